@@ -347,7 +347,7 @@ class SampleOptions:
         """Return the sampling that was typed; None for nothing.
 
         >>> SampleOptions("5452", "40").as_sampling().words
-        '40 of 5,452 records drawn anew for every query, by coins of their own'
+        '40 of 5,452 records drawn anew for every query, by their own coins'
         """
         from darrm_opt.accounting.sampling import Sampling
         from darrm_opt.errors import InvalidInput, Rule

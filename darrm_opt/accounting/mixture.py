@@ -1,19 +1,19 @@
-"""Total privacy if chance decides how many voters one record affects.
+"""Total privacy if the number of voters that one record affects is random.
 
-Models trained on subsamples that are drawn without looking at the records (bagging) share one record in a random
-number R of them, with a public law. Draw once, let the same models answer every query, and compare two neighbours
-by the same draw: given that the record affects r models, only those r voters can differ, so the Q releases
-together are (ε, D_r(ε))-indistinguishable, with D_r the exact account with r affected voters. The hockey-stick
-divergence is jointly convex, so
+Models trained on subsamples that are drawn without looking at the records (bagging) share one record in a random number
+R of them, with a public law. Draw once, let the same models answer every query, and compare two neighbours by the same
+draw: given that the record affects r models, only those r voters can differ, so the Q releases together are
+(ε, D_r(ε))-indistinguishable, with D_r the exact account with r affected voters. The hockey-stick divergence is jointly
+convex, so
 
     D(ε) ≤ Σ_r Pr[R = r]·D_r(ε)    for every ε.
 
-Composition comes first, for each r, and the average after: all queries share the draw. The bound holds even if the
-draw becomes known, and is then attained; an adversary who must guess the draw gets no more. D_0 = 0: a record that no
-model saw leaks nothing.
+Composition comes first, for each r, and the average after: all queries share the draw. The bound holds even if the draw
+becomes known, and is then attained; an adversary who must guess the draw gains no more. D_0 = 0: a record that no model
+has seen leaks nothing.
 
-Few terms suffice. D_r grows with r, so counts may be grouped at the largest of them, and the counts at the far end, of
-total probability below a small share of δ, may be charged as a certain loss: both only raise the sum.
+Few terms are enough. D_r grows with r, so counts may be grouped at the largest of them, and the counts at the far end,
+of total probability below a small share of δ, may be charged as a certain loss: both only increase the sum.
 """
 
 from __future__ import annotations
@@ -41,32 +41,31 @@ from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 from darrm_opt.rounding import float_above, up
 
 NEGLECTED_SHARE = 4e-3
-"""Share of the total δ that is charged for the far end of the law, or for lines of a region that are left out."""
+"""Share of the total δ charged for the far end of the law, or for omitted lines of a region."""
 
 MAX_GROUPS, MAX_PRIVATE_GROUPS, MIN_GROUPS = 24, 8, 6
-"""Most counts that are accounted for one by one; beyond, neighbouring counts are taken together. Few where voters are
-private, as each count then asks for a search of its own, and fewer for very many releases."""
+"""Maximum number of groups of counts; fewer if voters are private, as each count then needs a search, and fewer still
+for very many releases."""
 
 MAX_STEPS = 3e3
-"""Releases times counts in one account, where that many counts are to be had: about a second."""
+"""Releases times counts in one account, unless there are fewer counts: about a second."""
 
 MAX_POINTS, MIN_POINTS, MAX_UPDATES = 2001, 501, 5e6
-"""Grid points of the recursions: as many as leave that many updates of a point, one release and one count."""
+"""Grid points of the recursions, such that there are about this many updates per release and count."""
 
 LINE_RISE, MAX_LINE_RISE = 2e-5, 2e-2
-"""Share by which δ of one release may rise where lines of its region are left out, for each of many releases, and at
-most: it raises their total ε by half of that, at most."""
+"""Relative increase of δ of one release allowed for omitting lines of its region, for each of many releases, and
+maximum: their total ε increases by at most half of that."""
 
 TOLERANCE, MAX_EXACT_VOTERS = 3e-3, 40
-"""Of the region of voters that are not private, in an average over many counts; for up to so
-many voters it is exact."""
+"""Tolerance of the region of voters that are not private, in an average over many counts; for at most this many voters
+it is exact."""
 
 NEAR_END_CHANCE = 1e-2
-"""Counts at the near end, together of at most this probability, are taken together first: it costs next to nothing."""
+"""Total probability of the counts at the near end that form one group, at negligible cost."""
 
 DIGITS = 60
-"""Decimal digits of the law: its own rounding, a few units in the last digit for each voter, is
-far below a double's."""
+"""Decimal digits of the law, whose rounding (a few units in the last digit per voter) is far below a double's."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class AffectedDistribution:
 
     @classmethod
     def binomial(cls, K: int, chance: Fraction | float) -> AffectedDistribution:
-        """Return the distribution of a record that affects each of K voters independently with the same chance.
+        """Return the distribution of a record that affects each of K voters independently with the same probability.
 
         Rounding ``chance`` up is safe: the count only grows.
 
@@ -117,8 +116,8 @@ class AffectedDistribution:
         with localcontext(Context(prec=DIGITS, Emin=MIN_EMIN)):
             complement = Decimal((1 - q).numerator) / Decimal((1 - q).denominator)
             odds = Decimal(q.numerator) / Decimal((1 - q).numerator)  # one denominator
-            # In decimals, term by term: each is off by a few units of the 60th digit for each voter, so the next double
-            # above the nearest is above the exact term. Binomial coefficients of a large K are beyond every double.
+            # In decimals: each term errs by a few units of the 60th digit per voter, so the next double above the
+            # nearest is above the exact term. Binomial coefficients of a large K overflow.
             chances = [complement**K]
             for r in range(K):
                 chances.append(chances[-1] * (K - r) / (r + 1) * odds)
@@ -131,17 +130,17 @@ class AffectedDistribution:
 
     @property
     def mean(self) -> float:
-        """Average number of voters that one record affects, up to rounding."""
+        """Average number of voters that one record affects, except for rounding."""
         return float(np.arange(self.K + 1) @ np.array(self.chances))
 
     def parts(self, slack: float, most: int = MAX_GROUPS) -> tuple[list[CountGroup], float]:
         """Return groups that cover all counts but the far end, and the probability of that far end.
 
-        Guarantees: Σ over parts of chance·D_count + what is left out is at least Σ_r Pr[r]·D_r for every D that grows
-        from D_0 = 0 to at most 1.
+        Guarantees: Σ over parts of chance·D_count + the rest is at least Σ_r Pr[r]·D_r for every D that grows from D_0
+        = 0 to at most 1.
         """
-        # The far end of the distribution is charged as a sure loss, as far as the slack pays for it: else each of its
-        # counts would cost a recursion.
+        # The far end of the distribution is charged as a certain loss, within the slack: otherwise each of its counts
+        # would need a recursion.
         last, beyond = self.K, 0.0
         while last > 0 and (far_chance := up(beyond + self.chances[last], 1)) <= slack:
             last, beyond = last - 1, far_chance if self.chances[last] else beyond
@@ -169,8 +168,8 @@ class MixtureTotal:
 
     parts: tuple[CountGroup, ...]  # groups of counts that cover the distribution
     deltas: tuple[Callable[[float], float], ...]  # for each of them ε ↦ D_count(ε), sound
-    beyond: float  # probability of the far end, charged as a sure loss
-    max_loss: float  # an ε beyond which δ does not fall any more [nats]
+    beyond: float  # probability of the far end, charged as a certain loss
+    max_loss: float  # an ε from which δ is constant [nats]
 
     def delta(self, epsilon: float) -> float:
         """Return δ at ``epsilon`` ≥ 0 [nats], rounded up."""
@@ -178,7 +177,7 @@ class MixtureTotal:
         return min(1.0, up(total, len(shares) + 2)) if total else 0.0
 
     def shares(self, epsilon: float) -> list[float]:
-        """Return what each part adds to δ at ``epsilon`` [probability]."""
+        """Return the contribution of each part to δ at ``epsilon`` [probability]."""
         return [part.chance * delta(epsilon) for part, delta in zip(self.parts, self.deltas, strict=True)]
 
     def epsilon(self, delta: float) -> float:
@@ -190,7 +189,7 @@ class MixtureTotal:
         return least_epsilon(self.delta, delta, self.max_loss)
 
     def heaviest(self, epsilon: float) -> CountGroup | None:
-        """Return the part that adds most to δ at ``epsilon`` [nats]; None where nothing is added."""
+        """Return the part that adds most to δ at ``epsilon`` [nats]; None if nothing is added."""
         shares = self.shares(epsilon)
         return self.parts[int(np.argmax(shares))] if shares and max(shares) > 0 else None
 
@@ -207,15 +206,15 @@ def mixture_total(
 ) -> MixtureTotal:
     """Return the total privacy of releases of any γ, by the exact recursion averaged over the affected voters.
 
-    Private voters that were trained once are taken as not private where they answer more than one query: given the
-    draw, their own privacy does not compose.
+    Private voters trained once are taken as not private if they answer more than one query: given the draw, their own
+    privacy does not compose.
 
-    The voters' own privacy must hold with the draw given: what a random draw adds to it is counted here, not there. One
-    draw serves all queries. ``total_delta`` is where ε will be evaluated: the share `NEGLECTED_SHARE` of it pays for
-    the far end. Sound for any number of ``points``; None for what a second or so affords.
+    The voters' own privacy must hold given the draw, whose effect is counted here. One draw serves all queries.
+    ``total_delta`` is where ε will be evaluated: the share `NEGLECTED_SHARE` of it covers the far end. Sound for any
+    number of ``points``; None for about a second of work.
 
     Guarantees: Sound at every ε.
-    Source: joint convexity of the hockey-stick divergence; docs, "Proofs".
+    Source: joint convexity of the hockey-stick divergence; docs/proofs.md.
 
     >>> voters = Problem(5, Privacy(math.inf), Privacy(1.0))
     >>> gamma = NoiseFunction.from_upper_half([0.1, 0.2, 0.3], 5)
@@ -230,8 +229,8 @@ def mixture_total(
     parts, beyond = count_groups(problem, queries, distribution, total_delta)
     if points is None:
         points = min(MAX_POINTS, max(MIN_POINTS, int(MAX_UPDATES / (queries * max(1, len(parts))))))
-    # Lines of a region that matter little are left out: what many releases share among them, and
-    # the longer the coarser.
+    # Lines of a region that matter little are omitted: many releases share an allowance, and long sequences are
+    # coarser.
     coarsening = min(MAX_LINE_RISE, LINE_RISE * queries), NEGLECTED_SHARE * total_delta / queries
     curves = [
         _profile_at_count(noise, with_affected(problem, part.count), queries, points, coarsening) for part in parts
@@ -277,8 +276,8 @@ def _profile_at_count(
     release = NoisyMajority(noise, problem).profile if private else BitPairs.of_gamma(noise, problem.affected)
     if queries == 1:
         return release.delta, release.max_loss
-    # The recursion takes time in proportion to the vertices: the exact region where there are few, or else one inside
-    # fewer lines, which is larger and so as sound.
+    # The time of the recursion is proportional to the vertices: use the exact region if it has few, otherwise a larger
+    # one inside fewer lines, which is also sound.
     if isinstance(release, BitPairs) and problem.K <= MAX_EXACT_VOTERS:
         region = release.region
     else:
@@ -291,9 +290,9 @@ def _profile_at_count(
 def estimated_mixture(
     noise: NoiseFunction, problem: Problem, queries: int, total_delta: float, distribution: AffectedDistribution
 ) -> float | None:
-    """Return about the total ε of releases at a total δ [nats], no proof; None where no estimate is known.
+    """Return an estimate, not a proof, of the total ε of releases at a total δ [nats]; None if there is none.
 
-    For each number of affected voters one Gaussian mechanism of the same Hellinger distances.
+    For each number of affected voters, one Gaussian mechanism of the same Hellinger distances.
 
     >>> voters = Problem(5, Privacy(math.inf), Privacy(1.0))
     >>> gamma = NoiseFunction.from_upper_half([0.1, 0.2, 0.3], 5)

@@ -1,9 +1,9 @@
-"""Models that state a privacy profile, together: the composition of their pairs of laws.
+"""Composition of models that state a privacy profile, by their pairs of laws.
 
-A model with a profile has one pair of laws with finitely many outcomes of which every pair of its own is a
-post-processing (`darrm_opt.voters`). Models that are independent given the data are dominated together by the product
-of these pairs, and so is everything computed from them, any number of answers included. The product is composed as
-privacy loss distributions (`pld`), which connect the dots of each profile from above and charge all rounding.
+A model with a profile has one pair of laws with finitely many outcomes, of which every pair of the model is a
+post-processing (`darrm_opt.voters`). Models that are independent given the data are together dominated by the product
+of these pairs, and so is everything computed from them, for any number of answers. The product is composed as privacy
+loss distributions (`pld`), which connect the dots of each profile from above and charge all rounding.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from darrm_opt.problem import Privacy
 from darrm_opt.voters import profile_of
 
 CELLS = 500
-"""Cells up to the largest loss of a model: of 35 models trained by DP-SGD twice as many lower ε by less than 0.1 %."""
+"""Cells up to the largest loss of a model: with 35 DP-SGD models, doubling them lowers ε by less than 0.1 %."""
 
 
 def composed_profiles(models: Mapping[Privacy, int], total_delta: float) -> Privacy:
-    """Return the least ε at a δ that the pairs of all models, of finite ε, prove together."""
+    """Return the least ε at a δ proved by the pairs of all models, of finite ε, together."""
     if sum(models.values()) == 1:
         return Privacy(_laws(next(iter(models))).epsilon(total_delta), total_delta)
     # Every finite loss of a model is at most its largest ε.
@@ -37,7 +37,7 @@ def composed_profiles(models: Mapping[Privacy, int], total_delta: float) -> Priv
 
 @lru_cache(maxsize=64)
 def _laws(model: Privacy) -> LawPairs:
-    """Return a model's pair of laws; it is its own mirror image, so that one order is enough."""
+    """Return a model's pair of laws, which is its own mirror image: one order is enough."""
     pairs = np.array([[float(p), float(q)] for p, q in profile_of(model).outcomes()])
     return LawPairs(pairs[None, :, 0], pairs[None, :, 1])
 

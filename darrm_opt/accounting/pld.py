@@ -1,19 +1,20 @@
 """Privacy loss distributions (PLD): composition by convolution.
 
-A PLD lives on the multiples of a discretisation h. Three things could make its δ too small, and each is excluded:
+A PLD has its losses on the multiples of a discretisation h. Three things could make its δ too small, and each is
+excluded:
 
-* *Discretisation.* An (ε, δ) mechanism has the losses ±ε only: where h·n = ε (up to an ulp, upward), nothing is rounded
-  in between. A profile is entered by pessimistic connect-the-dots: it is convex in e^ε, so the chord between its values
-  on the grid lies above it.
-* *Truncation.* Tails that are cut are moved up: to the least loss that is kept, or to an infinite one.
-* *Rounding, of the Fourier transforms above all* (without a bound, answers have been seen 6e-9 below the exact one).
-  `Pld.guard` bounds it, and is added to every δ that is returned.
+* *Discretisation.* An (ε, δ) mechanism only has the losses ±ε: if h·n = ε (up to an ulp, upward), nothing is rounded. A
+  profile is entered by pessimistic connect-the-dots: it is convex in e^ε, so the chord between its values on the grid
+  lies above it.
+* *Truncation.* Truncated tails are moved up: to the least remaining loss, or to an infinite one.
+* *Rounding*, above all of the Fourier transforms (without a bound, results 6e-9 below the exact one have occurred).
+  `Pld.guard` bounds it, and is added to every δ.
 
 The guard: one transform of N points errs in each coefficient by at most η = `FFT_ERROR`·log₂N times the sum of its
-input, here ≤ 1. A k-th power then errs by k(η + `POWER_ERROR`) and the inverse transform by η. A transform
-preserves the 2-norm up to √N and Σ|e_i| ≤ √N·‖e‖₂, so the masses err in sum by at most √N·((k+1)η + k·`POWER_ERROR`);
-and no δ moves by more than the masses do in sum. Errors of the inputs grow k-fold. Masses of a profile that is not
-convex may add up to s > 1: then all of that grows by s^k.
+input, here ≤ 1. A k-th power then errs by k(η + `POWER_ERROR`) and the inverse transform by η. A transform preserves
+the 2-norm up to √N and Σ|e_i| ≤ √N·‖e‖₂, so the masses err in sum by at most √N·((k+1)η + k·`POWER_ERROR`); and no δ
+changes by more than the masses do in sum. Errors of the inputs grow k-fold. Masses of a profile that is not convex may
+add up to s > 1: then all of that grows by s^k.
 """
 
 from __future__ import annotations
@@ -41,28 +42,28 @@ if TYPE_CHECKING:
 
 
 FFT_ERROR = 4 * ULP
-"""Error of one stage of a Fourier transform, per factor of two in its length. A butterfly of radix r ≤ 11
-with its twiddle factor does at most r+4 roundings of ½ ulp on a path, 2.2 ulps per bit; the rest covers
-the twiddles' own error."""
+"""Error of one stage of a Fourier transform, per factor of two in its length. A butterfly of radix r ≤ 11 with its
+twiddle factor has at most r+4 roundings of ½ ulp on a path, 2.2 ulps per bit; the rest covers the error of the
+twiddles."""
 
 POWER_ERROR = 8 * ULP
 """Relative error of a complex power, per factor: k·|argument| ≤ kπ and k·|log| carry one rounding each."""
 
 MAX_CELLS = 1 << 24
-"""Most cells of a composed PLD, about a gigabyte at work; beyond it `TooMuchWork`."""
+"""Maximum number of cells of a composed PLD, about a gigabyte of work space; beyond it `TooMuchWork`."""
 
 TRUNCATION = 1e-15
-"""Tail mass that one composition may move to an infinite loss: it adds to δ, so it costs tightness only."""
+"""Tail mass that one composition may move to an infinite loss: it adds to δ, so it only affects tightness."""
 
 
 NORMAL_ORDERS, MAX_EXPONENT = np.geomspace(0.2, 2, 8), 600.0
-"""Orders at which the tails of a composition are bounded, in the one that is best for a normal law; and the largest
+"""Orders at which the tails of a composition are bounded, relative to the best one for a normal law; and the largest
 exponent at one of them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Pld:
-    """A privacy loss distribution that dominates a mechanism, or several run one after the other."""
+    """A privacy loss distribution that dominates a mechanism, or a composition of several."""
 
     discretisation: float  # h [nats]; every finite loss is a multiple of it
     max_loss: float  # no finite loss is above it [nats]
@@ -73,7 +74,7 @@ class Pld:
 
     @property
     def guard(self) -> float:
-        """What is added to every δ so that rounding cannot have made it too small [probability]."""
+        """Added to every δ so that rounding cannot make it too small [probability]."""
         # A dot product of n terms rounds n times; a loss, index·h, is off by an ulp of itself, and δ by no more.
         return up(self.mass_error + (self.masses.size + 4 * self.max_loss + 8) * ULP, 4)
 
@@ -97,11 +98,11 @@ class Pld:
 
     def epsilon(self, delta: float) -> float:
         """Return an ε [nats] that holds at ``delta`` [probability] in [0, 1)."""
-        reason = "an infinite loss has that probability, the guard for rounding included"
+        reason = "that is the probability of an infinite loss, rounding included"
         return epsilon_at_delta(self.delta, delta, self.max_loss, reason, self._guess(Privacy(0.0, delta).delta))
 
     def _guess(self, delta: float) -> float | None:
-        """Return about ε, on the chord of δ against e^ε between two losses; None where there is none above 0."""
+        """Return an estimate of ε on the chord of δ against e^ε between two losses; None if it is not above 0."""
         losses, target = self._losses, delta / (1 + 2 * ULP) - self.guard
         masses = self.masses[self.masses.size - losses.size :]
         on_data = self.infinite + np.cumsum(masses[::-1])[::-1]
@@ -127,7 +128,7 @@ class Pld:
         if k == 1:
             return self
         growth = k * math.log(self._size)
-        if growth > MAX_EXPONENT:  # nothing is known
+        if growth > MAX_EXPONENT:  # no bound is known
             return Pld(self.discretisation, multiple_up(k, self.max_loss), 0.0, 0, np.zeros(1), 1.0)
         low, high = _ends(self.masses, k)
         cells = high - low + 1
@@ -136,7 +137,7 @@ class Pld:
         power = np.fft.irfft(np.fft.rfft(self.masses, transform) ** k, transform)
         masses = np.roll(power, -low)[:cells]  # the transform wraps around
         infinite = TRUNCATION - math.expm1(k * math.log1p(-self.infinite)) if self.infinite < 1 else 1.0
-        # One transform forward, a k-th power, one back: the guard of the head of this file.
+        # One transform forward, a k-th power, one back: the guard as in the module docstring.
         points = 2 * max(self.masses.size, cells)
         eta = FFT_ERROR * math.log2(points)
         fourier = math.sqrt(points) * ((k + 1) * eta + k * POWER_ERROR)
@@ -148,9 +149,9 @@ class Pld:
 
     @staticmethod
     def of_all(parts: Sequence[tuple[Pld, int]]) -> Pld:
-        """Return the PLD of numbers of runs of several mechanisms on one discretisation; refused before it is long."""
+        """Return the PLD of several mechanisms, each run a number of times, on one discretisation; fails early."""
         if len(parts) > 1:
-            # Convolved one after the other, n alike distributions grow with the square root of n.
+            # Convolved successively, n equal distributions grow with the square root of n.
             ends = [_ends(pld.masses, count) for pld, count in parts]
             cells = math.ceil(math.sqrt(len(parts)) * sum(high - low + 1 for low, high in ends))
             _afford(parts[0][0].discretisation, cells)
@@ -165,11 +166,11 @@ class Pld:
         transform = fast_length(points // 2 - 1)
         product = np.fft.rfft(self.masses, transform) * np.fft.rfft(other.masses, transform)
         masses = np.fft.irfft(product, transform)[: points // 2 - 1]
-        first = min(int(np.searchsorted(np.cumsum(np.abs(masses)), TRUNCATION / 2)), masses.size - 1)  # a cell is left
+        first = min(int(np.searchsorted(np.cumsum(np.abs(masses)), TRUNCATION / 2)), masses.size - 1)  # keep one cell
         masses[first] += masses[:first].sum()
         last = masses.size - int(np.searchsorted(np.cumsum(np.abs(masses[::-1])), TRUNCATION / 2))
         last = max(last, first + 1)
-        # Two transforms forward and one back, each off by √N·η in the sum of the masses.
+        # Two transforms forward and one back, each with an error of √N·η in the sum of the masses.
         fourier = 3 * math.sqrt(points) * FFT_ERROR * math.log2(points)
         first_size, size = self._size, other._size
         error = self.mass_error * size + other.mass_error * (first_size + self.mass_error) + fourier * first_size * size
@@ -184,14 +185,14 @@ class Pld:
 
     @property
     def _size(self) -> float:
-        """The sum of the masses without their signs, at least 1, less what is rounding."""
+        """The sum of the absolute masses, at least 1, without the part from rounding."""
         return max(1.0, float(np.abs(self.masses).sum()) - self.mass_error)
 
 
 def library_distribution(*directions: Pld, guarded: bool = False) -> PrivacyLossDistribution:
     """Return a ``dp_accounting`` PrivacyLossDistribution of one PLD, or of those of a record removed and added.
 
-    ``guarded``: whether the infinite losses pay for rounding.
+    ``guarded``: whether the infinite losses include the guard.
     """
     pld_pmf = require("dp_accounting.pld.pld_pmf", "The conversion")
     distributions = require("dp_accounting.pld.privacy_loss_distribution", "The conversion")
@@ -206,10 +207,10 @@ def library_distribution(*directions: Pld, guarded: bool = False) -> PrivacyLoss
 
 
 def _afford(discretisation: float, cells: int) -> None:
-    """Refuse so many cells."""
+    """Raise an error for too many cells."""
     if cells > MAX_CELLS:
         raise TooMuchWork(
-            f"a PLD at discretisation {discretisation:g} would need {cells} cells, more than {MAX_CELLS}. "
+            f"a PLD at discretisation {discretisation:g} would need {cells} cells; the limit is {MAX_CELLS}. "
             "Use a coarser discretisation, or optimal_composition()."
         )
 
@@ -217,23 +218,23 @@ def _afford(discretisation: float, cells: int) -> None:
 def _ends(masses: Array, k: int) -> tuple[int, int]:
     """Return the first and the last cell of k runs."""
     highest = k * (masses.size - 1)
-    # All of a short one is as soon made.
+    # A short one is computed in full.
     return _composed_cells(masses, k) if highest >= 2 * masses.size else (0, highest)
 
 
 def _composed_cells(masses: Array, k: int) -> tuple[int, int]:
-    """Return the first and the last cell of a k-fold convolution outside which it has at most `TRUNCATION`."""
-    # Source: Chernoff's bound of each tail, at a few orders.
-    # Those that a transform made may be a little below 0, which would hide what others have; most laws are a few atoms.
+    """Return the first and last cell outside which a k-fold convolution has at most `TRUNCATION`."""
+    # Source: Chernoff's bound of each tail, at a few orders. Masses from a transform may be slightly negative, which
+    # would hide others; most laws have few atoms.
     size, cells = masses.size, np.flatnonzero(masses)
     masses, log = np.abs(masses[cells]), math.log(2 / TRUNCATION)
     total = float(masses.sum())
-    if total <= TRUNCATION:  # all else is an infinite loss
+    if total <= TRUNCATION:  # the rest is an infinite loss
         return 0, 0
     mean = float(masses @ cells) / total
     spread = math.sqrt(k * max(float(masses @ (cells - mean) ** 2) / total, 1e-300))
     low, high = 0, k * (size - 1)
-    # Those that are best for a normal law, and those at which the largest loss, however rare, hardly counts.
+    # The best orders for a normal law, and those at which the largest loss, however rare, hardly counts.
     orders = np.concatenate([NORMAL_ORDERS * math.sqrt(2 * log) / spread, np.arange(1, 21) / size])
     for order in orders[orders * size <= MAX_EXPONENT].tolist():
         growth = np.exp(order * (cells - mean))
@@ -243,7 +244,7 @@ def _composed_cells(masses: Array, k: int) -> tuple[int, int]:
 
 
 def fast_length(cells: int) -> int:
-    """Return the least 2^a·3^b·5^c from ``cells`` on with b, c ≤ 2."""
+    """Return the least 2^a·3^b·5^c ≥ ``cells`` with b, c ≤ 2."""
     lengths = (factor << max(0, (-(-cells // factor) - 1).bit_length()) for factor in (1, 3, 5, 9, 15, 25, 45, 75, 225))
     return min(lengths)
 
@@ -252,7 +253,7 @@ MASS_ERROR = 4 * ULP
 """Sum of the rounding errors of the masses of one (ε, δ) mechanism."""
 
 DEFAULT_CELLS = 1000
-"""Cells up to the largest ε of a sequence whose ε's have no coarser common divisor."""
+"""Number of cells up to the largest ε of a sequence whose ε have no coarser common divisor."""
 
 _DISCRETISATION = "a number of nats above 0"
 
@@ -263,7 +264,7 @@ class PldTotal:
 
     privacy: Privacy  # total (ε, δ)
     discretisation: float  # h of the PLD [nats]
-    guard: float  # the part of δ that pays for rounding [probability]
+    guard: float  # the part of δ charged for rounding [probability]
 
 
 def pld_composition(
@@ -271,10 +272,10 @@ def pld_composition(
 ) -> PldTotal:
     """Return the total ε at a total δ of k (ε, δ)-DP mechanisms, by their PLD.
 
-    ``discretisation``: the nearest h that divides ε is used; ε itself, the default, loses nothing.
+    ``discretisation``: the nearest h that divides ε is used; the default, ε itself, loses nothing.
 
     Guarantees: Sound. Exceeds `optimal_composition` only by the cost of the guard.
-    Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022 (connect the dots); the guard is ours.
+    Source: Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022 (connect the dots).
 
     >>> round(pld_composition(0.2676, 0.0003, 100, 0.03).privacy.epsilon, 5)
     11.56976
@@ -285,10 +286,10 @@ def pld_composition(
 def pld_composition_of_sequence(events: Events, total_delta: float, discretisation: float | None = None) -> PldTotal:
     """Return the total ε at a total δ of mechanisms with different parameters, by their PLDs.
 
-    ``discretisation`` is by default the greatest common divisor of the ε's as decimals, if it is coarse enough
+    ``discretisation``: by default the greatest common divisor of the ε as decimals, if it is coarse enough
     (`DEFAULT_CELLS` in the largest ε), else that part of the largest ε.
 
-    Guarantees: Sound; the dots of an ε that h does not divide are connected above it. The same for every order.
+    Guarantees: Sound, by connecting the dots of an ε that h does not divide from above; independent of the order.
     """
     counts = count_events(events)
     total_delta = Privacy(0.0, total_delta).delta
@@ -302,8 +303,8 @@ def pld_composition_of_sequence(events: Events, total_delta: float, discretisati
 def pld_of(event: Privacy, discretisation: float) -> Pld:
     """Return the PLD of one (ε, δ)-DP mechanism, ``event``: losses −ε, ε and ∞.
 
-    Where ``discretisation`` does not divide ε (up to an ulp), the profile of these three losses is entered by
-    connecting its dots, which costs far less than rounding ε up to a multiple.
+    If ``discretisation`` does not divide ε (up to an ulp), the profile of these losses is entered by connecting its
+    dots, which costs far less than rounding ε up to a multiple.
     """
     epsilon, delta, _ = checked_mechanisms(event.epsilon, event.delta, 1)
     step = _check_discretisation(discretisation)
@@ -320,7 +321,7 @@ def pld_of(event: Privacy, discretisation: float) -> Pld:
 
 
 def profile_of_event(event: Privacy) -> Callable[[Array], Array]:
-    """Return the profile ε′ ↦ δ(ε′) of the hardest (ε, δ)-DP mechanism, rounded up.
+    """Return the profile ε′ ↦ δ(ε′) of the worst (ε, δ)-DP mechanism, rounded up.
 
     Source: δ + (1−δ)·Σ p_x(1 − e^(ε′−x))₊ over the losses x = ±ε of randomised response.
     """
@@ -331,7 +332,7 @@ def profile_of_event(event: Privacy) -> Callable[[Array], Array]:
         truth_excess = -np.expm1(np.minimum(epsilons - event.epsilon, 0.0))
         lie_excess = -np.expm1(np.minimum(epsilons + event.epsilon, 0.0))
         pure = truth * truth_excess + lie * lie_excess
-        # One subtraction may be off by an ulp of ε′ ± ε, and δ by no more; the rest is relative.
+        # One subtraction may err by an ulp of ε′ ± ε, and δ by no more; the rest is relative.
         rounding = 2 * ULP * (np.abs(epsilons) + event.epsilon) * (pure > 0)
         return np.minimum(1.0, (event.delta + (1 - event.delta) * (pure + rounding)) * (1 + 16 * ULP))
 
@@ -341,10 +342,9 @@ def profile_of_event(event: Privacy) -> Callable[[Array], Array]:
 def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float, max_loss: float) -> Pld:
     """Return the PLD of a mechanism known by its privacy profile ε ↦ δ(ε).
 
-    ``profile`` maps increasing ε's to δ's never below the exact ones, for both orders of a pair of neighbours
-    (`symmetric_profile` where it is known at ε ≥ 0 only). What is lost beyond ``max_loss`` counts as infinite, so
-    choose it where the profile has become flat.
-
+    ``profile`` maps increasing ε to δ never below the exact ones, for both orders of a pair of neighbours
+    (`symmetric_profile` if it is known only at ε ≥ 0). Losses beyond ``max_loss`` count as infinite, so choose it where
+    the profile is flat.
     Guarantees: Its δ is at least the profile at every ε ≥ 0, rounding included.
     Source: Zhu, Dong, Wang 2022 (a profile defines a dominating pair); Doroshenko et al. 2022, Algorithm 1.
     """
@@ -352,25 +352,25 @@ def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float
     if 2 * end / step > MAX_CELLS:
         raise TooMuchWork(f"max_loss = {end:g} at discretisation {step:g} needs more than {MAX_CELLS} cells.")
     cells = max(1, math.ceil(end / step))
-    # Evaluated a little left of each grid point, so that the rounding of the grid cannot make δ too small.
+    # Evaluated slightly left of each grid point, so that the rounding of the grid cannot make δ too small.
     grid = np.arange(-cells, cells + 1) * step
-    deltas = np.asarray(profile(grid - 2 * ULP * np.abs(grid)), dtype=np.float64)  # a profile only falls
+    deltas = np.asarray(profile(grid - 2 * ULP * np.abs(grid)), dtype=np.float64)  # a profile only decreases
     if deltas.shape != grid.shape or not np.all((deltas >= 0) & (deltas <= 1)):
         raise InvalidInput("profile", deltas.tolist(), f"{grid.size} probabilities, one for each epsilon")
     # δ ≥ 1 − e^ε for every mechanism, and a bound at a smaller ε is a bound here.
     deltas = np.minimum.accumulate(np.maximum(deltas, np.maximum(0.0, -np.expm1(grid))))
-    # The chords of δ against e^ε: what their slopes differ by is the mass on the neighbour, e^ε times as much on the
+    # The chords of δ against e^ε: the difference of their slopes is the mass on the neighbour, e^ε times as much on the
     # data. The first chord ends at ε = −∞, where δ = 1.
     falls = np.concatenate([[(1 - deltas[0]) * -math.expm1(-step)], -np.diff(deltas), [0.0]]) / -math.expm1(-step)
-    # A mass is a second difference of δ's over e^h − 1, and the differences add up to 1 at most; where rounding makes
-    # it negative it is set to 0, which only adds.
+    # A mass is a second difference of δ over e^h − 1, and the differences add up to at most 1; if rounding makes it
+    # negative it is set to 0, an increase.
     masses = np.maximum(falls[:-1] - falls[1:] * math.exp(-step), 0.0)
     rounding = 16 * ULP / math.tanh(step / 2)
     return Pld(step, multiple_up(cells, step), rounding, -cells, masses, float(deltas[-1]))
 
 
 def symmetric_profile(profile: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """Return the profile at every real ε of a mechanism known at ε ≥ 0, where neighbours are symmetric.
+    """Return the profile at every real ε of a mechanism with symmetric neighbours, known at ε ≥ 0.
 
     For a pair (P, Q) and its reverse, δ_PQ(−ε) = 1 − e^(−ε)(1 − δ_QP(ε)).
     """
@@ -384,7 +384,7 @@ def symmetric_profile(profile: Callable[[Array], Array]) -> Callable[[Array], Ar
 
 
 def common_discretisation(epsilons: list[float], discretisation: float | None = None) -> float:
-    """Return the h [nats] that a sequence of (ε, δ) mechanisms is put on; see `pld_composition_of_sequence`."""
+    """Return the h [nats] for a sequence of (ε, δ) mechanisms; see `pld_composition_of_sequence`."""
     positive = sorted({epsilon for epsilon in epsilons if epsilon > 0})
     if not positive:
         return 1.0 if discretisation is None else _check_discretisation(discretisation)
@@ -393,7 +393,7 @@ def common_discretisation(epsilons: list[float], discretisation: float | None = 
         if len(positive) > 1:
             return _check_discretisation(discretisation)
         return float_above(Fraction(largest) / max(1, round(largest / _check_discretisation(discretisation))))
-    # The ε's as they are written: 0.3 and 0.2 have the divisor 0.1 as decimals, and 2^-54 as doubles.
+    # The ε as written: 0.3 and 0.2 have the divisor 0.1 as decimals, and 2^-54 as doubles.
     divisor = Fraction(0)
     for epsilon in positive:
         decimal = Fraction(repr(epsilon))

@@ -1,24 +1,24 @@
 """Privacy budget in memory: charges events against a total (ε, δ) and rejects a charge that would exceed it.
 
-A `PrivacyBudget` holds a budget (ε, δ) and the events charged to it. An event is accepted if one of its accountants
-proves that all events together, this one included, are within the budget:
+An event is accepted if one of the accountants proves that all events together, this one included, are within the
+budget:
 
 * ``best`` (the default): the least of basic composition and the exact optimal composition, for events of one kind.
-  How many there are, and what each query is, may depend on all earlier answers; an event of another kind is refused,
-  since with these accounts a kind that is chosen in view of the answers can overspend.
-* ``simple``: basic composition alone, Σε ≤ ε and Σδ ≤ δ. It holds for events of any kinds, however they are chosen
-  (it is a privacy filter).
+Their
+  number, and each query, may depend on all earlier answers; an event of another kind is rejected, since with these
+  accounts a kind that is chosen after the answers can overspend.
+* ``simple``: basic composition only, Σε ≤ ε and Σδ ≤ δ. It holds for events of any kinds, however they are chosen (it
+is a
+  privacy filter).
 
-Releases of several kinds that are fixed beforehand may cost less than their sums:
-`total_privacy_of_sequence` proves what.
+Releases of several kinds that are fixed beforehand may cost less than their sums: see `total_privacy_of_sequence`.
 Source: `docs/proofs.md`, "A budget that is charged in view of the answers".
 
-An event is the cost of one release *given the earlier ones*: releases of voters that were trained once have no such
-(mε, δ) (`freshness`), so the caller must know; `darrm_opt.release.PrivateVote` checks.
+An event is the cost of one release *given the earlier ones*: releases of voters trained once have no such (mε, δ)
+(`freshness`). This class cannot check that; `darrm_opt.release.PrivateVote` does.
 
-Sums are of the numbers as written: three events of 0.1 fit in 0.3, though as doubles they are 2e-17 above. The
-error is at most half a unit in the last place of each number; a release designed by this package is proved
-with more room than that.
+Sums are of the numbers as written: three events of 0.1 fit in 0.3, though as doubles they are 2e-17 above. The error is
+at most half a unit in the last place of each number; a release designed by this package is proved with a larger margin.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FORMAT = 1
 """Version of the saved form."""
 
 MAX_EVENTS = 10**9
-"""Largest number of events that `PrivacyBudget.affordable` counts to."""
+"""Largest result of `PrivacyBudget.affordable`."""
 
 _COUNT = "a whole number of events, at least 0"
 
@@ -64,13 +64,12 @@ class PrivacyBudget:
         accounting: "best" or "simple", see the module.
 
     Guarantees:
-        All events that are accepted cost at most the budget together, whatever was charged in view of whichever
-        answers. A charge that is refused changes nothing. Charges from several threads are made one at a time. A copy
-        that ``fork`` makes has nothing left: only the process that made or loaded a budget can charge it. `copy` and
-        `pickle` make none: they raise TypeError.
+        All accepted events together cost at most the budget, even if charges depend on the answers. A rejected charge
+        changes nothing. Charges from several threads are serialised. A forked copy has an empty budget: only the
+        process that made or loaded a budget can charge it. `copy` and `pickle` raise TypeError.
 
     Raises:
-        InvalidInput: the budget or the accounting is not valid.
+        InvalidInput: the budget or the accounting is invalid.
 
     >>> account = PrivacyBudget(Privacy(1.0, 1e-6))
     >>> account.charge(Privacy(0.3), 3)
@@ -89,25 +88,25 @@ class PrivacyBudget:
 
     @property
     def budget(self) -> Privacy:
-        """What all events together may cost."""
+        """Limit of the cost of all events together."""
         return self._budget
 
     @property
     def accounting(self) -> Accounting:
-        """How the total is proved."""
+        """The accountants that prove the total."""
         return self._accounting
 
     @property
     def events(self) -> dict[Privacy, int]:
-        """How often each event was charged; a copy."""
+        """The number of charges of each event; a copy."""
         return dict(self._events)
 
     @property
     def spent(self) -> Privacy:
         """Cost of the events so far: Σε, or the budget's ε if that is less, at the budget's δ; (0, 0) before the first.
 
-        It holds at whatever moment it is read, also if the answers decide when. For a number of events that was fixed
-        beforehand `optimal_composition` may prove less.
+        It holds whenever it is read, even if the answers decide when. For a number of events fixed beforehand,
+        `optimal_composition` may prove less.
         """
         if not self._events:
             return Privacy(0.0)
@@ -117,31 +116,31 @@ class PrivacyBudget:
         """Return whether ``count`` releases like ``event`` could be charged now.
 
         Raises:
-            InvalidInput: the event or the count is not valid.
+            InvalidInput: the event or the count is invalid.
         """
         return not self._is_forked and _fits_budget(self._events_with(event, count), self._budget, self._accounting)
 
     def charge(self, event: Privacy, count: int = 1) -> None:
-        """Charge ``count`` events, or refuse and change nothing. Charge before the answer is released, never after.
+        """Charge ``count`` events, or raise an error and change nothing; always before the answer is released.
 
         Args:
             event: (ε, δ) of one release.
-            count: how many such releases, ≥ 0.
+            count: number of such releases, ≥ 0.
 
         Raises:
-            BudgetExceeded: they would overspend the budget; the message says how many would fit.
-                Or this is a forked copy.
-            InvalidInput: the event or the count is not valid.
+            BudgetExceeded: they would overspend the budget (the message states how many would fit), or this is a forked
+                copy.
+            InvalidInput: the event or the count is invalid.
         """
         self._refuse_fork("Nothing was charged.")
-        # Check and charge in one: two threads that both fit alone may not fit together.
+        # Check and charge under one lock: two threads that fit separately may not fit together.
         with self._lock:
             events = self._events_with(event, count)
             if not _fits_budget(events, self._budget, self._accounting):
                 if self._accounting == "best" and len(events) > 1:
                     raise BudgetExceeded(
-                        f"charging {event} is refused: this budget has events of {next(iter(self._events))}, and "
-                        "proves totals of one kind of event only, as another kind may have been chosen in view of the "
+                        f"charging {event} is rejected: this budget has events of {next(iter(self._events))}, and "
+                        "proves totals of one kind of event only, as another kind may have been chosen after the "
                         "answers. Nothing was charged. Make the budget with accounting = 'simple', which adds up "
                         "events of any kinds."
                     )
@@ -152,10 +151,10 @@ class PrivacyBudget:
             self._events = events
 
     def affordable(self, event: Privacy) -> int:
-        """Return how many such events can still be charged, at most `MAX_EVENTS`.
+        """Return the number of such events that can still be charged, at most `MAX_EVENTS`.
 
         Raises:
-            InvalidInput: the event is not valid.
+            InvalidInput: the event is invalid.
         """
         return largest_count(lambda count: self.fits(event, count), MAX_EVENTS)
 
@@ -166,7 +165,7 @@ class PrivacyBudget:
             path: file to write; a reader sees the old budget or the new one, never a part.
 
         Raises:
-            BudgetExceeded: this is a forked copy, which does not know what its original has spent since.
+            BudgetExceeded: this is a forked copy, which does not know the charges to its original.
         """
         self._refuse_fork("Nothing was saved.")
         target = Path(path)
@@ -193,7 +192,7 @@ class PrivacyBudget:
         try:
             record = json_value(text)
             check_written({"format": record["format"]}, {"format": FORMAT})
-            # Charged again one by one: a file that overspends its own budget is refused, whoever wrote it.
+            # Charged again one by one: a file that overspends its own budget is rejected.
             account = cls(_from_record(record["budget"]), record["accounting"])
             for event in record["events"]:
                 account._events = account._events_with(
@@ -227,7 +226,7 @@ class PrivacyBudget:
             raise InvalidInput("event", event, "a Privacy(epsilon, delta)")
         checked_mechanisms(event.epsilon, event.delta, 1)
         events = self._events.copy()
-        if whole_number(count, "count", _COUNT, least=0) and event != Privacy(0.0):  # what costs nothing is of no kind
+        if whole_number(count, "count", _COUNT, least=0) and event != Privacy(0.0):  # a free event has no kind
             events[event] += count
         return events
 

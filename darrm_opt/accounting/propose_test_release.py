@@ -1,14 +1,14 @@
-"""Propose, test, release: an (ε, δ) that the votes earn, stated before anyone looks at them.
+"""Propose, test, release: an (ε, δ) that depends on agreement in the votes but is stated before they are examined.
 
-Where voters agree, a batch of labels costs far less than any votes could make it cost (`labels.data_dependent`), but
-that bound is itself computed from the votes. So the user states (ε, δ); an order λ, a target for the Rényi loss at λ
-and a noisy test are chosen without the votes; and labels leave only if the test passes. With k(D) the least number of
-voters whose votes must change until the bound exceeds the target, the test is
+If voters agree, a batch of labels costs far less than for arbitrary votes (`labels.data_dependent`), but that bound
+itself depends on the votes. So the user states (ε, δ); an order λ, a target for the Rényi loss at λ and a noisy test
+are chosen without the votes; and labels are released only if the test passes. With k(D) the least number of voters
+whose votes must change until the bound exceeds the target, the test is
 
     k(D) + X ≥ T,    X discrete Gaussian of parameter τ,
 
 one noisy bit, since k changes by at most 1 between neighbours. A batch with k(D) ≥ 1 is within the target; one with
-k(D) = 0 passes with probability Pr[X ≥ T], which is part of δ. The other way to publish is `published_loss`. Proofs:
+k(D) = 0 passes with probability Pr[X ≥ T], which is part of δ. The alternative is `published_loss`. Proofs:
 docs/proofs.md, "An ε that the votes earn". Prior art: Dwork, Lei 2009; Redberg, Zhu, Wang 2023.
 """
 
@@ -36,19 +36,19 @@ from darrm_opt.rounding import ULP
 from darrm_opt.search import largest_count_between
 
 TEST_SIGMAS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 11.0, 16.0)
-"""Noise τ of the test [voters] that is tried."""
+"""Candidates for the noise τ of the test [voters]."""
 
 TRIED_ORDERS = (4.0, 6.0, 9.0, 13.0, 18.0, 25.0, 35.0, 50.0, 70.0)
-"""Orders λ that are tried."""
+"""Candidates for the order λ."""
 
 REFERENCE_ROWS = 24
-"""Queries of the reference batch by which a proposal is chosen; its loss is scaled to the number of queries."""
+"""Number of queries of the reference batch that selects a proposal; its loss is scaled to the number of queries."""
 
 LEADER_SHARE = 0.9
-"""Share of the voters with the leader in the reference batch on average, where the user names none."""
+"""Default mean share of the voters with the leader in the reference batch."""
 
 PASS_CHANCE = 0.99
-"""Chance with which the reference batch passes the test of `ptr_epsilon`."""
+"""Probability with which the reference batch passes the test of `ptr_epsilon`."""
 
 FIELDS = ("order", "test_sigma", "test_threshold", "target")
 """Fields of the record of a proposal."""
@@ -65,7 +65,7 @@ class VoteBatch:
     classes: int
     queries: int
     sigma: float  # σ ≥ 1 of the discrete Gaussian noise on each count [votes]
-    # ⊥ is released unless the largest noisy count is at least this [votes]; None: no check
+    # ⊥ is released unless the largest noisy count is at least this [votes]; None: no check.
     threshold: float | None = None
     check_sigma: float | None = None  # σ₁ ≥ 1 of the check's noise [votes]; with a threshold, and only then
 
@@ -78,14 +78,14 @@ class VoteBatch:
         self.releases()  # their ranges
 
     def releases(self) -> list[VoteReleases]:
-        """Return the releases of the batch, as `vote_cost` takes them."""
+        """Return the releases of the batch, for `vote_cost`."""
         labels = [VoteReleases("label", self.sigma, self.queries, "discrete")]
         if self.check_sigma is None:
             return labels
         return [*labels, VoteReleases("check", self.check_sigma, self.queries, "discrete")]
 
     def epsilon(self, delta: float) -> float:
-        """Return ε of the batch at δ for any votes [nats], rounded up: what it costs without a test."""
+        """Return ε of the batch at δ for any votes [nats], rounded up: its cost without a test."""
         return vote_cost(self.releases(), delta, classes=self.classes).epsilon
 
     def renyi(self, order: float) -> float:
@@ -94,12 +94,12 @@ class VoteBatch:
         return sum(count * float(bound.renyi(np.array([order]))[0]) for bound, count in parts) * (1 + 8 * ULP)
 
     def loss(self, counts: CountRows, order: float) -> UnpublishedLoss:
-        """Return the loss of the batch by its votes: **not for publication**."""
+        """Return the loss of the batch given its votes: **not for publication**."""
         counts = np.asarray(counts)
         if counts.shape != (self.queries, self.classes):
             raise InvalidInput("counts", counts.shape, f"shape ({self.queries}, {self.classes})")
         if np.any(counts.sum(axis=1) != self.K):
-            raise InvalidInput("counts", "other sums", f"{self.K} votes in each query", "They are not shown here.")
+            raise InvalidInput("counts", "other sums", f"{self.K} votes in each query", "The counts are omitted here.")
         return UnpublishedLoss(counts, self.sigma, order, self.threshold, self.check_sigma)
 
 
@@ -107,12 +107,12 @@ class VoteBatch:
 class Proposal:
     """A test for a batch, chosen without its votes."""
 
-    batch: VoteBatch  # what is released if the test passes
+    batch: VoteBatch  # released if the test passes
     total: Privacy  # (ε, δ) of the test and the batch together
     order: float  # λ at which the batch is bounded
     test_sigma: float  # τ of the noise on the distance k [voters]
-    test_threshold: int  # T, the least noisy distance with which the test passes [voters]
-    target: float  # largest D_λ of the batch [nats] with which it may be released
+    test_threshold: int  # T, the least noisy distance that passes the test [voters]
+    target: float  # largest D_λ of the batch for a release [nats]
 
     def __post_init__(self) -> None:
         least = _target(self.total, self.order, self.test_sigma)
@@ -122,9 +122,9 @@ class Proposal:
             raise InvalidInput("test_threshold", self.test_threshold, "a threshold that keeps the test within δ")
 
     def unpublished_distance(self, counts: CountRows) -> int:
-        """Return k(D), how many voters must change until the loss exceeds the target, at most K.
+        """Return k(D), the number of voters who must change until the loss exceeds the target, at most K.
 
-        **Not for publication**: it is computed from the votes.
+        **Not for publication**: it depends on the votes.
         """
         loss = self.batch.loss(counts, self.order)
         if not is_within(loss.renyi(), self.target):
@@ -134,18 +134,18 @@ class Proposal:
     def passes(self, counts: CountRows, source: RandomSource | None = None) -> bool:
         """Draw the test, once: whether the batch may be released.
 
-        What leaves is this bit, and, where it is True, the labels. It must be charged to a budget before it is drawn,
-        and never be drawn again for the same votes.
+        The output is this bit and, if it is True, the labels. Charge it to a budget before drawing it, and never draw
+        it again for the same votes.
         """
         noise = discrete_gaussian(Fraction(self.test_sigma) ** 2, source or SystemRandomness())
         return self.unpublished_distance(counts) + noise >= self.test_threshold
 
     def pass_chance(self, distance: int) -> float:
-        """Return the chance that the test passes at a distance k [voters]."""
+        """Return the probability that the test passes at a distance k [voters]."""
         return float(LatticeNoise(self.test_sigma, 0.0).at_least(np.array(self.test_threshold - distance)))
 
     def record(self) -> dict[str, Any]:
-        """Return what the test is as plain data, without the batch and the total."""
+        """Return the test as plain data, without the batch and the total."""
         return {field: getattr(self, field) for field in FIELDS}
 
     @classmethod
@@ -159,21 +159,21 @@ class Proposal:
         return cls(batch, total, numbers["order"], numbers["test_sigma"], threshold, numbers["target"])
 
     def failed(self, delta: float) -> Privacy:
-        """Return what a test that failed has cost, where nothing else leaves: ε at ``delta``, plus the δ that stands.
+        """Return the cost of a failed test if nothing else is released: ε at ``delta``, plus the stated δ.
 
-        Whatever is released afterwards adds to it; the δ of the proposal stays spent (docs/proofs.md).
+        Later releases add to it; the δ of the proposal stays spent (docs/proofs.md).
         """
         epsilon = rdp_epsilon(_test(self.test_sigma).renyi(ORDERS), delta)[0]
         return Privacy(epsilon, min(self.total.delta + positive_delta(delta), 1 - ULP))
 
 
 def propose(batch: VoteBatch, total: Privacy, *, leader_share: float = LEADER_SHARE) -> Proposal:
-    """Return the test for a batch within a total (ε, δ) that a reference batch passes most surely.
+    """Return the test for a batch within a total (ε, δ) that a reference batch passes with the largest probability.
 
-    The votes are not looked at: the reference batch stands for them, in which the leader has a share of the votes that
-    is spread evenly about ``leader_share``, and the other classes share the rest.
+    The votes are not examined. In the reference batch, which stands for them, the leader's share of the votes is spread
+    evenly about ``leader_share``, and the other classes share the rest.
 
-    ``leader_share``: mean share of the voters with the leader that is expected; public knowledge.
+    ``leader_share``: expected mean share of the voters with the leader; public knowledge.
     """
     return Reference(batch, leader_share).proposal(total)[0]
 
@@ -181,9 +181,9 @@ def propose(batch: VoteBatch, total: Privacy, *, leader_share: float = LEADER_SH
 def ptr_epsilon(
     batch: VoteBatch, delta: float, *, leader_share: float = LEADER_SHARE, chance: float = PASS_CHANCE
 ) -> Proposal:
-    """Return the test of the least total ε, to 1 %, that the reference batch passes with a given chance.
+    """Return the test of the least total ε, to 1 %, that the reference batch passes with a given probability.
 
-    The votes are not looked at; where theirs are like the reference batch, the test passes as often.
+    The votes are not examined; if they are like the reference batch, the test passes as often.
     """
     chance = real_number(chance, "chance", "a probability in (0, 1)", above=0, below=1)
     delta = positive_delta(delta)
@@ -192,7 +192,7 @@ def ptr_epsilon(
     def attempt(epsilon: float) -> Proposal | None:
         try:
             proposal, passes = reference.proposal(Privacy(epsilon, delta))
-        except InvalidInput:  # nothing is left beside the test
+        except InvalidInput:  # nothing is left after the test
             return None
         return proposal if passes >= chance else None
 
@@ -211,10 +211,10 @@ def ptr_epsilon(
 
 
 def check_that_it_pays(proposal: Proposal, leader_share: float = LEADER_SHARE) -> float:
-    """Return the chance with which the reference batch passes a test."""
+    """Return the probability with which the reference batch passes a test."""
     total, batch = proposal.total, proposal.batch
     any_votes = batch.epsilon(total.delta)
-    # The account of any votes has no test to pay for and never withholds the batch: where it fits, it is better.
+    # The account for any votes needs no test and never withholds the batch: if it fits, it is better.
     if total.epsilon >= any_votes:
         raise InvalidInput(
             "epsilon",
@@ -222,12 +222,12 @@ def check_that_it_pays(proposal: Proposal, leader_share: float = LEADER_SHARE) -
             f"an ε below {any_votes:.4g}",
             f"These labels cost that for any votes at δ = {total.delta:g}: release them without a test.",
         )
-    # The votes must not be looked at here: a refusal that depends on them would reveal something before any charge.
+    # The votes must not be examined here: a rejection that depends on them would reveal something before any charge.
     reference = Reference(batch, leader_share)
     chance = proposal.pass_chance(max(0, reference.distance(proposal.order, proposal.target)))
-    # A failed test spends the test's ε and the whole δ, and shows no label: below one half that is the likelier end.
+    # A failed test spends its ε and the whole δ without a label: below one half that is the likelier outcome.
     if chance < 0.5:
-        expected = f"Where {leader_share:.0%} of the voters agree on average, the test passes with chance {chance:.2g}."
+        expected = f"If {leader_share:.0%} of the voters agree on average, the test has pass probability {chance:.2g}."
         raise InvalidInput(
             "epsilon",
             total.epsilon,
@@ -239,13 +239,13 @@ def check_that_it_pays(proposal: Proposal, leader_share: float = LEADER_SHARE) -
 
 def _does_not_pay(batch: VoteBatch, any_votes: float) -> str:
     return (
-        f"An ε that the votes earn does not pay for {batch.K} voters at this total: {batch.queries} labels cost "
+        f"A test does not pay for {batch.K} voters at this total: {batch.queries} labels cost "
         f"{any_votes:.4g} for any votes, without a test."
     )
 
 
 class Reference:
-    """Losses of a reference batch, which stands for votes that are not looked at."""
+    """Losses of a reference batch, which stands for the votes."""
 
     def __init__(self, batch: VoteBatch, leader_share: float) -> None:
         self._batch = batch
@@ -264,11 +264,11 @@ class Reference:
         return known[moved]
 
     def distance(self, order: float, target: float) -> int:
-        """Return how many voters must move until the loss exceeds a target; −1 where it does as it is."""
+        """Return the number of voters who must move until the loss exceeds a target; −1 if it does so unmoved."""
         return 1 + largest_count_between(lambda moved: is_within(self.renyi(order, moved), target), -1, self._batch.K)
 
     def proposal(self, total: Privacy) -> tuple[Proposal, float]:
-        """Return the test within a total that it passes most surely, and with which chance."""
+        """Return the test within a total that the reference passes most probably, and that probability."""
         delta = positive_delta(total.delta)
         if not 0 < total.epsilon < math.inf:
             raise InvalidInput("epsilon", total.epsilon, "a finite number of nats above 0")
@@ -279,13 +279,13 @@ class Reference:
                 if (target := _target(total, order, sigma)) is None:
                     continue
                 distance = self.distance(order, target)
-                # Standard deviations by which the reference is beyond the threshold: the chance of passing grows with
-                # that.
+                # Standard deviations by which the reference exceeds the threshold: the probability of passing grows
+                # with it.
                 score = (distance - threshold) / sigma
                 if best is None or score > best[0]:
                     best = (score, Proposal(self._batch, total, order, sigma, threshold, target), distance)
         if best is None:
-            accepted = "a total that leaves something beside the test"
+            accepted = "a total larger than the cost of the test"
             raise InvalidInput("epsilon", total.epsilon, accepted, f"At δ = {delta:g} the test alone needs more.")
         return best[1], best[1].pass_chance(max(0, best[2]))
 
@@ -299,7 +299,7 @@ def _target(total: Privacy, order: float, sigma: float) -> float | None:
     test = float(_test(sigma).renyi(np.array([order]))[0])
     conversion = math.log1p(-1 / order) - math.log(total.delta * order) / (order - 1)
     target = (total.epsilon - conversion) * ROUNDING - test
-    # Down by the roundings of the conversion, until it says in doubles that the total holds.
+    # Lowered by the roundings of the conversion until the total holds in floating point.
     while target > 0 and rdp_epsilon([(target + test) * (1 + 4 * ULP)], total.delta, [order])[0] > total.epsilon:
         target -= 2.0**-40 * (1 + total.epsilon)
     return target if target > 0 else None

@@ -1,10 +1,8 @@
 """Published loss: a private upper bound on what a batch of labels reveals, given its votes.
 
-The labels themselves are charged as for any votes; what is published beside them is ln of a smooth upper bound of their
-Rényi loss, whose sensitivity is its smoothness β, with Gaussian noise. That is simpler than noise in proportion to a
-smooth sensitivity, and needs no condition on the votes. Proof: docs/proofs.md, "An ε that the votes earn".
-
-`unpublished_epsilon` is the number without noise: **not for publication**.
+The labels themselves are charged as for any votes; published with them is ln of a smooth upper bound of their Rényi
+loss, whose sensitivity is its smoothness β, with Gaussian noise. That is simpler than noise in proportion to a smooth
+sensitivity, and needs no condition on the votes. Proof: docs/proofs.md, "An ε that the votes earn".
 
 Source: Nissim, Raskhodnikova, Smith 2007, for smooth bounds.
 """
@@ -32,21 +30,21 @@ from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussi
 from darrm_opt.rounding import ULP
 
 SMOOTHNESS = 0.05
-"""β: how much the logarithm of a smooth bound may change between neighbours."""
+"""β: the largest change of the logarithm of a smooth bound between neighbours."""
 
 STEPS = 16
-"""Whole numbers to one β: a published logarithm is rounded up to them, so that its noise is drawn exactly."""
+"""Integer steps per β: a published logarithm is rounded up to them, so that its noise is drawn exactly."""
 
 PUBLICATION_SIGMA = 5.0
 """Noise of a published bound in units of β: the publication itself costs ε = 0.8 at δ = 1e-5."""
 
 CONFIDENCE = 0.95
-"""Chance that a published bound is at least the bound that it stands for."""
+"""Probability that a published bound is at least the true one."""
 
 
 @dataclass(frozen=True)
 class UnpublishedEpsilon:
-    """ε of a batch by its votes: **not for publication**, and no guarantee.
+    """ε of a batch given its votes: **not for publication**, and not a guarantee.
 
     It holds for these votes against each neighbour, in this direction only.
     """
@@ -57,7 +55,7 @@ class UnpublishedEpsilon:
 
 
 def unpublished_epsilon(batch: VoteBatch, counts: CountRows, delta: float) -> UnpublishedEpsilon:
-    """Return the least ε of a batch by its votes: **not for publication**."""
+    """Return the least ε of a batch given its votes: **not for publication**."""
     delta = positive_delta(delta)
     divergences = [batch.loss(counts, order).renyi() for order in TRIED_ORDERS]
     epsilon, order = rdp_epsilon(divergences, delta, TRIED_ORDERS)
@@ -68,15 +66,15 @@ def unpublished_epsilon(batch: VoteBatch, counts: CountRows, delta: float) -> Un
 class PublishedLoss:
     """An upper bound on the Rényi loss of a batch of votes, made private: it may be published.
 
-    It describes how much these labels reveal about any one voter beside *these* votes, in one direction; it is no
-    (ε, δ)-guarantee, which the batch has at its data-independent price.
+    It describes how much these labels reveal about any one voter, compared with *these* votes and in one direction; it
+    is not an (ε, δ) guarantee, which the batch has at its data-independent price.
     """
 
     epsilon: float
     delta: float
     order: float  # λ
     renyi: float  # D_λ of the batch is at most this with the stated confidence [nats]
-    confidence: float  # chance that it is [probability]
+    confidence: float  # of that bound [probability]
     spent: Privacy  # (ε, δ) of the publication itself
 
 
@@ -96,7 +94,7 @@ def _smooth(renyi: Callable[[int], float], voters: int, smoothness: float) -> fl
     intervals = [(0, voters)]
     while intervals:
         low, high = intervals.pop()
-        # B_k grows with k: none of those between is larger than this.
+        # B_k grows with k: those in between cannot exceed this.
         if high - low <= 1 or math.exp(-smoothness * (low + 1)) * bounds[high] * (1 + 8 * ULP) <= most:
             continue
         middle = (low + high) // 2
@@ -115,28 +113,29 @@ def publish_loss(
     sigma: float = PUBLICATION_SIGMA,
     source: RandomSource | None = None,
 ) -> PublishedLoss:
-    """Return a private upper bound on what a batch reveals by its votes; the labels are charged as for any votes.
+    """Return a private upper bound on what a batch reveals given its votes; the labels are charged as for any votes.
 
-    What is drawn is ln(smooth bound)/β, rounded up to whole `STEPS`, plus discrete Gaussian noise: a mechanism of
-    sensitivity `STEPS`. Each call draws anew, and costs ``spent``.
+    Drawn is ln(smooth bound)/β, rounded up to integer `STEPS`, plus discrete Gaussian noise: a mechanism of sensitivity
+    `STEPS`. Each call draws anew, and costs ``spent``.
 
-    ``leader_share`` chooses λ, without the votes; ``sigma`` is in units of β.
+    ``leader_share`` selects λ, without the votes; ``sigma`` is in units of β.
     """
     delta = positive_delta(delta)
     sigma = real_number(sigma, "sigma", "a finite number, at least 1", least=1, below=math.inf)
-    # Without the votes: the order is shown beside the bound.
+    # Without the votes: the order is published with the bound.
     order = _order_for(batch, delta, leader_share)
     smooth = max(smooth_loss(batch.loss(counts, order), SMOOTHNESS), sys.float_info.min)  # its logarithm is drawn
-    # Whole numbers, as the noise is: rounded up, ln S still changes by at most `STEPS` of them between neighbours.
+    # Integers, as the noise is: rounded up, ln S still changes by at most `STEPS` of them between neighbours.
     steps = math.ceil(STEPS * math.log(smooth) / SMOOTHNESS * (1 + math.copysign(8 * ULP, math.log(smooth))))
     noise = LatticeNoise(STEPS * sigma, 0.0)
-    # A quantile of the noise on top: what is said is above the true bound with `CONFIDENCE`, not half of the time.
+    # A quantile of the noise is added: the published bound exceeds the true one with `CONFIDENCE`, not half of the
+    # time.
     margin = int(np.argmax(noise.at_least(-np.arange(noise.end)) >= CONFIDENCE))
     noisy = steps + margin + discrete_gaussian(Fraction(STEPS * sigma) ** 2, source or SystemRandomness())
     with np.errstate(over="ignore"):
         published = np.exp(SMOOTHNESS * noisy / STEPS) * (1 + 16 * ULP)
     renyi = float(upper_bound(published, batch.renyi(order)))
-    # What holds for any votes is public, and never exceeded.
+    # The bound for any votes is public, and never exceeded.
     epsilon = min(rdp_epsilon([renyi], delta, [order])[0], batch.epsilon(delta))
     spent = Privacy(rdp_epsilon(gaussian_rdp(STEPS * sigma, ORDERS, STEPS), delta)[0], delta)
     return PublishedLoss(epsilon, delta, order, renyi, CONFIDENCE, spent)

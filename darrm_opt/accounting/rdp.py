@@ -1,7 +1,7 @@
-"""Rényi differential privacy: the accountant of Gaussian noise, where no exact profile is at hand.
+"""Rényi differential privacy: the accountant of Gaussian noise without an exact profile.
 
-An (α, r)-RDP mechanism has D_α(P‖Q) ≤ r for all neighbours. At one order α, r adds up over adaptive compositions;
-(ε, δ) is read off at the best order. Every conversion rounds outward.
+An (α, r)-RDP mechanism has D_α(P‖Q) ≤ r for all neighbours. At one order α, r adds up over adaptive compositions; (ε,
+δ) is converted at the best order. Every conversion rounds outward.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from darrm_opt.rounding import ULP, multiple_up, up
 Conversion = Literal["tight", "standard"]
 
 ORDERS: Array = np.concatenate((1 + np.geomspace(1e-3, 9, 200), np.geomspace(10.5, 1e5, 200)))
-"""Orders α by default: 400, spaced by less than 5 %, so the ε at the best of them is within about
-0.1 % of the best α's."""
+"""Default orders α: 400, spaced by less than 5 %, so the ε at the best is within about 0.1 % of the best α's."""
 ORDERS.setflags(write=False)
 
 MIN_RATIO = 1.5e-154
-"""Least ratio of a distance to a standard deviation that is squared: the square of a smaller one
-would lose its digits."""
+"""Smallest ratio of a distance to a standard deviation: the square of a smaller one would lose digits."""
 
 _ORDERS = "orders, each a finite number above 1"
 
@@ -50,7 +48,7 @@ def gaussian_rdp(sigma: float, orders: ArrayLike = ORDERS, sensitivity: float = 
 def rdp_epsilon(
     rdp: ArrayLike, delta: float, orders: ArrayLike = ORDERS, *, conversion: Conversion = "tight"
 ) -> tuple[float, float]:
-    """Return (ε, the order α that attains it): the least ε at ``delta`` that the divergences prove.
+    """Return (ε, the order α that attains it): the least ε at ``delta`` proved by the divergences.
 
     "tight": r + ln(1 − 1/α) − ln(δα)/(α−1); "standard": r + ln(1/δ)/(α−1), as in the paper.
 
@@ -75,7 +73,7 @@ def rdp_epsilon(
 
 
 def rdp_delta(rdp: ArrayLike, epsilon: float, orders: ArrayLike = ORDERS) -> tuple[float, float]:
-    """Return (δ, the order α that attains it): the least δ at ``epsilon`` that the divergences prove, rounded up.
+    """Return (δ, the order α that attains it): the least δ at ``epsilon`` proved by the divergences, rounded up.
 
     Source: Canonne, Kamath, Steinke 2020, Proposition 12: δ = e^((α−1)(r−ε)) (1 − 1/α)^(α−1)/α.
     """

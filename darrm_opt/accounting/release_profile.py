@@ -3,14 +3,13 @@
 The privacy profile δ(ε) = max (p − c·q)₊, c = e^ε, is convex and piecewise linear in c: each piece is a vertex (p, q)
 of the region of `bits.region`, each kink an edge of it. A few searches find all of it: search at two slopes, then where
 the two lines found cross. If nothing lies above the crossing, both are pieces and the crossing is a kink; otherwise
-there is a new piece, with a crossing on either side. That takes about two searches a vertex. The lines bound the region
-from outside, the pairs found span one inside it, and between two neighbouring lines the two differ by a triangle: the
-next search goes where that triangle matters most, until none exceeds a tolerance. A designed γ has few vertices; one
-with smooth noise has about K, and the rule spends the lines where they matter.
+there is a new piece, with a crossing on either side. That takes about two searches per vertex. The lines bound the
+region from outside, the pairs found span one inside it, and between neighbouring lines the two differ by a triangle:
+the next search goes where that triangle matters most, until none exceeds a tolerance. A designed γ has few vertices;
+one with smooth noise has about K.
 
 The result is proved: each δ is an upper bound (`ProfileSearch`), and between the slopes searched the outer region is
-used, not the pairs that were found. Voters that are not private need no search: all pairs are known
-(`law_pairs`).
+used, not the pairs found. Voters that are not private need no search: all pairs are known (`law_pairs`).
 
 `NoisyMajority` is a γ with its voters; `Release` adds the proof that it is private for its target.
 """
@@ -43,46 +42,46 @@ from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 from darrm_opt.rounding import ULP, check_arithmetic, up
 
 MAX_LINES = 240
-"""Most slopes searched; beyond, the region is sound but may exceed the tolerance."""
+"""Maximum number of slopes searched; beyond it the region is sound but may exceed the tolerance."""
 
 TOLERANCE = 3e-4
-"""Most by which the outer region may exceed the inner one, as a share of p − q at its vertices: the total ε of many
+"""Largest excess of the outer region over the inner one, as a share of p − q at its vertices: the total ε of many
 releases exceeds that of the inner region by a smaller share."""
 
 MAX_JOINT_ROUNDS = 8
-"""Rounds of a joint search: a second one where a pair was found that is worse than those known."""
+"""Maximum number of rounds of a joint search, repeated if a pair was found that is worse than those known."""
 
 FLAT_SHARE = 1e-5
 """The profile counts as flat below this share of its flat end or of its last vertex."""
 
 MAX_EPSILON = 30.0
-"""Largest ε at which the profile is searched while it still falls [nats]; beyond, a search would find only rounding."""
+"""Largest ε at which the profile is searched while it still decreases [nats]; beyond, a search finds only rounding."""
 
 FLAT_TOLERANCE = 1e-13
-"""Bound on what the profile may still fall beyond `ReleaseProfile.max_loss`, besides the share
-`FLAT_SHARE` [probability]."""
+"""Bound on the decrease of the profile beyond `ReleaseProfile.max_loss`, in addition to the share `FLAT_SHARE`
+[probability]."""
 
 CELLS = 2000
-"""Cells of a PLD up to the target ε, where its length allows."""
+"""Number of cells of a PLD up to the target ε, if its length allows."""
 
 TIP_MARGIN, MAX_TIP_STEPS = 1e-6, 8
-"""Least share of the largest loss by which a line is beyond it that is to have a δ of 0, and how many are tried."""
+"""Smallest relative distance beyond the largest loss of a line that should have a δ of 0, and number of attempts."""
 
 MAX_DEFAULT_CELLS = 1 << 21
-"""Cells of a composed PLD beyond which fewer `CELLS` are taken [cells]: about a second of work."""
+"""Number of cells of a composed PLD from which fewer `CELLS` are used: about a second of work."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReleaseProfile:
-    """The pairs that one release can show, as lines p ≤ δ + c·q that no pair of neighbouring datasets passes.
+    """The pairs that one release can show, bounded by lines p ≤ δ + c·q that hold for all neighbouring datasets.
 
     Attributes:
         epsilons: ln c of the lines [nats], increasing, shape (lines,).
         deltas: δ of the lines, proven [probability], shape (lines,).
         pairs: a pair (Pr[1|D], Pr[1|D′]) on or next to each line, as computed, shape (lines, 2).
         outer: the region inside all lines: contains every pair.
-        inner: the region that the pairs span: the optimistic end of a bracket, no guarantee.
-        search: makes the search for further lines, of private voters; None where all pairs are known.
+        inner: the region that the pairs span: the optimistic end of a bracket, not a guarantee.
+        search: makes the search for further lines, for private voters; None if all pairs are known.
     """
 
     epsilons: Array
@@ -97,7 +96,7 @@ class ReleaseProfile:
         grid = np.asarray(epsilons, dtype=np.float64)
         p, q = self._vertices
         c = np.exp(np.minimum(grid, MAX_TARGET_EPSILON))[..., np.newaxis]
-        # p and c·q are within an ulp or two each, and where δ > 0 neither is above 1.
+        # p and c·q are accurate to an ulp or two each, and if δ > 0 neither is above 1.
         deltas = np.max(p - c * q, axis=-1) + 8 * ULP
         return np.asarray(np.clip(deltas, 0.0, 1.0))
 
@@ -147,7 +146,7 @@ class ReleaseProfile:
 
     @property
     def affinity(self) -> float:
-        """The least Σ √(P·Q) of a vertex, for estimates."""
+        """The smallest Σ √(P·Q) of a vertex, for estimates."""
         return self._vertices_laws.affinity
 
     @cached_property
@@ -157,9 +156,9 @@ class ReleaseProfile:
         possible = (q > 0) & (p > q)
         if self.search is None or not possible.any():
             return self.outer
-        # The profile's last line may be far beyond the largest loss: it meets the one before in a pair of the size of a
-        # rounding, whose loss would be charged as the shift of every release. So another line is proved: beyond the
-        # largest loss that was found, until no pair is.
+        # The profile's last line may be far beyond the largest loss: it meets the previous one in a pair of the size of
+        # a rounding, whose loss would be charged as the shift of every release. So another line is proved beyond the
+        # largest loss found, until there is no such pair.
         search, loss = self.search(), math.log(float(np.max(p[possible] / q[possible])))
         margin = TIP_MARGIN
         for _ in range(MAX_TIP_STEPS):
@@ -175,7 +174,7 @@ class ReleaseProfile:
 
     @cached_property
     def largest_loss(self) -> float:
-        """A bound on ln p/q over the region [nats], rounded up: a vertex has the largest."""
+        """A bound on ln p/q over the region [nats], rounded up: the maximum is at a vertex."""
         p, p_rest, q, q_rest = self.lean.moves.T
         above, below = np.concatenate([p, p_rest]), np.concatenate([q, q_rest])
         possible = above > 0
@@ -190,18 +189,18 @@ class ReleaseProfile:
 
     @property
     def lines(self) -> list[Privacy]:
-        """Its lines as (ε, δ): what each says of a release, a little above it."""
+        """Its lines as (ε, δ), rounded up."""
         return [
             Privacy(float(epsilon), min(float(delta) * (1 + 1e-12), 1 - 1e-9))
             for epsilon, delta in zip(self.epsilons, self.deltas, strict=True)
         ]
 
     def coarser(self, share: float, spare: float = 0.0) -> BitRegion:
-        """Return the region inside fewer lines: larger than ``outer``, so as sound, and with fewer vertices.
+        """Return the region inside fewer lines: larger than ``outer``, so also sound, and with fewer vertices.
 
         Args:
-            share: of itself by which δ may rise at the slope of a line that is left out.
-            spare: by which it may rise there in any case [probability].
+            share: relative increase of δ allowed at the slope of an omitted line.
+            spare: absolute increase allowed there in any case [probability].
         """
         lines = [(math.exp(float(ln)), float(delta)) for ln, delta in zip(self.epsilons, self.deltas, strict=True)]
         indices = list(range(len(lines)))
@@ -220,22 +219,22 @@ class ReleaseProfile:
         """Return the privacy loss distribution of ``count`` releases.
 
         Args:
-            discretisation: h [nats], > 0; by default the largest finite loss over `CELLS`,
-                coarser for very many releases.
-            count: number of releases, ≥ 1, each chosen freely in view of the earlier answers.
+            discretisation: h [nats], > 0; by default the largest finite loss over `CELLS`, coarser for very many
+                releases.
+            count: number of releases, ≥ 1, each chosen freely after the earlier answers.
 
         Guarantees:
             Its δ, guard included, is sound for every discretisation.
 
         Raises:
-            InvalidInput: a number is outside its range.
+            InvalidInput: a value is out of range.
             TooMuchWork: the distribution would be too long.
         """
         step = self.discretisation(count) if discretisation is None else discretisation
         return pld_from_profile(self, discretisation=step, max_loss=self.max_loss).repeated(count)
 
     def discretisation(self, count: int) -> float:
-        """Return h for ``count`` releases [nats]: a divisor of the largest finite loss, where most mass may sit."""
+        """Return h for ``count`` releases [nats]: a divisor of the largest finite loss, where most mass may be."""
         if self.max_loss < FLAT_TOLERANCE:  # 0, rounded up
             return 1.0
         affordable = MAX_DEFAULT_CELLS // (40 * math.isqrt(max(1, count)))
@@ -245,12 +244,12 @@ class ReleaseProfile:
 def release_profile(
     gamma: ArrayLike | NoiseFunction, problem: Problem, *, tolerance: float = TOLERANCE
 ) -> ReleaseProfile:
-    """Return how private one release with ``gamma`` is at every ε.
+    """Return the privacy of one release with ``gamma`` at every ε.
 
     Args:
         gamma: γ(0..K), shape (K+1,), symmetric, in [0, 1].
         problem: its voters (K, voter, affected); its target is only the starting point of the search.
-        tolerance: by how much the outer region may exceed the inner one, as a share of p − q at its vertices.
+        tolerance: largest excess of the outer region over the inner one, as a share of p − q at its vertices.
 
     Guarantees:
         Sound at every ε, rounding included. Outer and inner region agree to the tolerance, or to rounding, unless that
@@ -259,8 +258,7 @@ def release_profile(
     Raises:
         InvalidInput: ``gamma`` is not a noise function of K voters.
 
-    Source: the profile is ours (see `design.privacy_profile`); the search for all its pieces is the
-    "sandwich" of supporting lines.
+    Source: `design.privacy_profile`; the search for all its pieces is the "sandwich" of supporting lines.
 
     >>> from darrm_opt import Problem, solve
     >>> problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
@@ -288,7 +286,7 @@ def release_profile(
 
 
 _ProfilePoint = tuple[float, float, float]
-"""(δ, P, Q) at one ε: no pair has a larger P − c·Q than δ, and (P, Q) attains about that."""
+"""(δ, P, Q) at one ε: no pair has a larger P − c·Q than δ, and (P, Q) nearly attains it."""
 
 _ProfilePoints = dict[float, _ProfilePoint]
 
@@ -296,7 +294,7 @@ _ProfilePoints = dict[float, _ProfilePoint]
 def _search_profile(point_at: Callable[[float], _ProfilePoint], start: float, tolerance: float) -> _ProfilePoints:
     """Return the profile at as many ε as the tolerance needs, refining the widest gap between the two regions first."""
     points = {epsilon: point_at(epsilon) for epsilon in sorted({0.0, start})}
-    # First to where it ends: between known ends each new line narrows a gap that is there.
+    # First to its end: then each new line narrows a gap between known ends.
     while (epsilon := _next_epsilon(points)) is not None:
         points[epsilon] = point_at(epsilon)
     gaps = [gap for low, high in pairwise(sorted(points)) if (gap := _gap(points, low, high, tolerance)) is not None]
@@ -311,7 +309,7 @@ def _search_profile(point_at: Callable[[float], _ProfilePoint], start: float, to
 
 
 def _joint_search(search: ProfileSearch, start: float, tolerance: float) -> _ProfilePoints:
-    """Return the profile, proved jointly where it would be searched if no pair were worse than those known."""
+    """Return the profile, proved jointly at the ε of a search that assumes that no pair is worse than those known."""
     proved: _ProfilePoints = {}
     for _ in range(MAX_JOINT_ROUNDS):
         wanted = _search_profile(search.known, start, tolerance)
@@ -322,9 +320,9 @@ def _joint_search(search: ProfileSearch, start: float, tolerance: float) -> _Pro
 
 
 def _gap(points: _ProfilePoints, low: float, high: float, tolerance: float) -> tuple[float, float, float, float] | None:
-    """Return (−gap, low, ε, high) where the two regions differ too much between neighbouring lines, else None."""
+    """Return (−gap, low, ε, high) if the two regions differ too much between neighbouring lines, else None."""
     # ε is where the tangents at the two pairs cross: the inner region ends there, the outer one has the vertex in which
-    # the two lines meet, higher by the gap. The gap counts in units of what is allowed.
+    # the two lines meet, higher by the gap. The gap is relative to the allowed one.
     (delta, p, q), (delta_high, p_high, q_high) = points[low], points[high]
     if not (p > p_high and q > q_high):
         return None
@@ -336,7 +334,7 @@ def _gap(points: _ProfilePoints, low: float, high: float, tolerance: float) -> t
     outer_delta = delta + (delta_high - delta) * (c - c_low) / (c_high - c_low)
     vertex_q = (delta - delta_high) / (c_high - c_low)
     vertex_p = delta + c_low * vertex_q
-    # Never less than twice what `design.privacy_profile` leaves open at that slope.
+    # At least twice the tolerance of `design.privacy_profile` at that slope.
     gap = (outer_delta - (p - c * q)) / max(tolerance * (vertex_p - vertex_q), 16 * MIN_IMPROVEMENT * c)
     return (-gap, low, epsilon, high) if gap > 1 else None
 
@@ -346,7 +344,7 @@ _Line = tuple[float, float]
 
 
 def _relative_rise(previous: _Line, line: _Line, following: _Line, share: float, spare: float) -> float:
-    """Return by how much δ rises at the slope of ``line`` where only its neighbours are known, over what it may."""
+    """Return the increase of δ at the slope of ``line`` given only its neighbours, relative to the allowed one."""
     (low, low_delta), (slope, delta), (high, high_delta) = previous, line, following
     chord = low_delta + (high_delta - low_delta) * (slope - low) / (high - low)  # the profile is convex in the slope
     tolerance = max(share * delta, spare)
@@ -365,13 +363,13 @@ def _slopes(epsilons: Array) -> list[float]:
 
 
 def _next_epsilon(points: _ProfilePoints) -> float | None:
-    """Return where the line of the last pair reaches 0 if the profile may still fall there, else None."""
+    """Return where the line of the last pair reaches 0 if the profile may still decrease there, else None."""
     last = max(points)
     _, p, q = points[last]
     c = math.exp(last)
     if last >= MAX_EPSILON or c * q <= FLAT_SHARE * p or p - c * q <= 16 * MIN_IMPROVEMENT * c:
         return None  # flat from here on, or lost in rounding
-    # A quarter further at least, so that the profile ends after a few lines, however slowly it falls.
+    # At least a quarter further, so that the profile ends after a few lines, however slowly it decreases.
     return min(max(math.log(p / q), last + 0.25) + FLAT_SHARE, MAX_EPSILON)
 
 
@@ -381,7 +379,7 @@ Released = Solution | tuple[ArrayLike | NoiseFunction, Problem]
 
 @dataclass(frozen=True)
 class NoisyMajority:
-    """The majority of K votes, released through a γ: what determines the pairs that one bit can show."""
+    """The majority of K votes, released through a γ: what determines the pairs of one bit."""
 
     noise: NoiseFunction
     problem: Problem
@@ -394,8 +392,8 @@ class NoisyMajority:
 
     @property
     def guarantee(self) -> ReleaseGuarantee:
-        """What is proved of one release, for every account (`total`)."""
-        # At a δ of 0 the largest loss is known, and not by the profile, whose δ are rounded up.
+        """Guarantee of one release, for every account (`total`)."""
+        # At δ = 0 the largest loss is used instead of the profile, whose δ are rounded up.
         searched = (lambda: self.privacy) if self.problem.target.delta else None
         return ReleaseGuarantee(self.privacy if isinstance(self, Release) else searched, lambda: self.profile)
 
@@ -405,7 +403,7 @@ class NoisyMajority:
         return _profile(self.noise, self.problem)
 
     def effective(self, queries: int, *, fresh: bool) -> NoisyMajority:
-        """Return the release with the voters of `effective_voters`: itself, or that of voters taken as not private.
+        """Return the release with the voters of `effective_voters`: itself, or with voters taken as not private.
 
         Args:
             queries: Q ≥ 0 releases in all.
@@ -418,9 +416,9 @@ class NoisyMajority:
         """Return the guarantees of a number of releases.
 
         Args:
-            releases: how many.
+            releases: number of releases.
             fresh: whether the voters are fresh (`freshness.FRESH`).
-            queries: releases of these voters in all; None: these alone.
+            queries: releases of these voters in all; None: only these.
         """
         majority = self.effective(releases if queries is None else queries, fresh=fresh)
         if majority is self:
@@ -431,7 +429,7 @@ class NoisyMajority:
 
 @dataclass(frozen=True)
 class Release(NoisyMajority):
-    """A γ that is proved private for its problem; construction fails otherwise.
+    """A γ that is proved private for its problem; otherwise construction fails.
 
     Args:
         noise: γ.
@@ -464,12 +462,12 @@ class Release(NoisyMajority):
 
     @property
     def certificate(self) -> Certificate:
-        """The certificate that was proved when the release was made."""
+        """The certificate proved on construction."""
         return prove_private(self.noise, self.problem)
 
     @property
     def privacy(self) -> Privacy:
-        """(mε, δ) of one release, as it was proved."""
+        """(mε, δ) of one release, as proved."""
         return self.problem.target
 
 

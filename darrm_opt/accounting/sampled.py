@@ -1,20 +1,20 @@
-"""Sampled releases: what answers cost whose records are drawn anew for every query (`sampling`).
+"""Sampled releases: cost of answers whose records are drawn anew for every query (`sampling`).
 
-With A the law of the answer where the record is not in the sample, and B, B′ where it is, in either of two values,
-neighbours show the pairs
+With A the law of the answer if the record is not in the sample, and B, B′ if it is, in each of two values, neighbours
+show the pairs
 
     add-remove     (A, (1−q)A + qB) throughout a transcript, or its reverse throughout: each is composed, the larger
                    taken
     replace-one    ((1−q)A + qB, (1−q)A + qB′)
 
-after any history, since the sample is fresh. `LawTriples` lists all (A, B, B′) where they are known; else the generic
+after any history, since the sample is fresh. `LawTriples` lists all (A, B, B′) if they are known; otherwise the generic
 bound of Balle, Barthe and Gaboardi 2018 holds for any mechanism. The accounts:
 
     simple, optimal  a pure ε becomes ln(1 + q(e^ε − 1)), or the largest loss of the sampled pairs
     laws             one release, or few: the exact δ of the sampled pairs
     renyi            sums of Rényi divergences of the sampled pairs
-    pld              convolution of the distribution that the largest δ of the sampled pairs defines; without them, of
-                     that which (ε, δ) of the labels of one sample at several ε define
+    pld              convolution of the distribution defined by the largest δ of the sampled pairs; without them, by
+                     (ε, δ) of the labels of one sample at several ε
 
 Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
 """
@@ -44,7 +44,7 @@ from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP, up
 
 SLACK_SHARE = 1e-3
-"""Share of δ for answers that are too rare to be looked at, and for noise that is cut off."""
+"""Share of δ reserved for omitted rare answers and for noise that is cut off."""
 
 FIRST_ORDERS: Array = 1 + np.geomspace(0.05, 1000, 40)
 """Orders at which Rényi divergences are computed first; `NEXT_ORDERS` more lie around the best of them."""
@@ -54,11 +54,11 @@ NEXT_ORDERS = 9
 
 MAX_WHOLE_ORDER = 2048
 WHOLE_ORDERS: Array = np.arange(2.0, MAX_WHOLE_ORDER + 1)
-"""Orders at which divergences of a release are asked for that those of a sampled one follow from."""
+"""Orders of the divergences of an unsampled release, from which those of a sampled one follow."""
 WHOLE_ORDERS.setflags(write=False)
 
 SOME_ORDERS = np.array(sorted({round(order) for order in np.geomspace(2, MAX_WHOLE_ORDER, 80)}))
-"""Orders at which these are computed."""
+"""Orders at which the divergences of a sampled release are computed."""
 SOME_ORDERS.setflags(write=False)
 
 LOG_FACTORIALS: Array = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1.0, MAX_WHOLE_ORDER + 1)))])
@@ -68,25 +68,25 @@ WHOLE_ERROR = 1e-8
 """Relative error of a sum of powers: exponents of at most some 10⁶ err by 10⁻⁹ in all."""
 
 MIN_LOSS, KNOTS = 1e-7, 160
-"""Least ε above 0 at which a profile is computed, and at how many each side; between two of them by the chord."""
+"""Smallest ε > 0 at which a profile is computed, and number of points on each side; chords in between."""
 
 MAX_LOSS = 60.0
 """Largest ε at which a profile is computed."""
 
 STEP_SHARE, MAX_STEPS = 0.3, 50_000
-"""Discretisation of a PLD in standard deviations of one release's loss, and the most steps to its largest loss."""
+"""Discretisation of a PLD in standard deviations of one release's loss, and maximum steps to its largest loss."""
 
 FEW = 100
-"""Releases below which the discretisation is finer."""
+"""Number of releases below which the discretisation is finer."""
 
 MAX_EXPONENT = 700.0
-"""Largest ε of a label that is looked at: e^ε is a double."""
+"""Largest ε of a label that is used: e^ε is a double."""
 
 POINTS = 24
-"""How many δ's the labels of one sample are asked at, where their laws are not known."""
+"""Number of δ at which the labels of one sample are evaluated if their laws are unknown."""
 
 RARE_SHARE, RARE_BELOW = 1e-4, 1e-4
-"""Share of δ that a cut at a largest loss may cost in all, and chance of losses below its negative."""
+"""Share of δ that truncation at a largest loss may cost in all, and probability of losses below its negative."""
 
 
 def sampled_accounts(
@@ -100,11 +100,11 @@ def sampled_accounts(
     releases: int,
     delta: float,
 ) -> tuple[Releases, dict[str, Callable[[], Privacy]]]:
-    """Return what is known of sampled releases as (ε, δ), and their other accounts by name.
+    """Return the known (ε, δ) of sampled releases, and their other accounts by name.
 
     ``bounds``: the guarantee of one release if a record moves a number of votes. ``sampled_laws``: the laws of one
-    answer with noise that is cut off with at most a chance. ``together``: ε at a δ of the labels that one sample
-    serves, as if every record were in it; ``divergences``: their Rényi divergences at any orders.
+    answer whose noise is cut off with at most a given probability. ``together``: ε at a δ of the labels of one sample,
+    as if every record were in it; ``divergences``: their Rényi divergences at any orders.
     """
     if sampling.scheme in EACH_VOTER:
         return _each_voter(bounds, sampling, K, affected, releases, delta)
@@ -129,7 +129,7 @@ def sampled_accounts(
     if not pairs:
         points = partial(_convolution_of_points, together, whole, sampling.chance, queries, delta)
         return events, {"renyi": partial(_least, sums), "pld": points}
-    # Each direction is composed on its own: a record that one side has, it has in every query.
+    # Each direction is composed separately: a record that one side has, it has in every query.
     directions = [list(laws) for laws in zip(*pairs, strict=True)]
     of_pairs: dict[str, Account] = {"laws": adaptive_epsilon}
     if queries > 1:
@@ -143,12 +143,12 @@ def sampled_accounts(
 
 
 def cut_of(delta: float, releases: int) -> float:
-    """Return the chance of noise that may be cut off from one release: half of what δ has for it."""
+    """Return the probability of noise that may be cut off from one release: half of δ's share for it."""
     return SLACK_SHARE * delta / (2 * releases)
 
 
 def _least(accounts: Sequence[Callable[[], Privacy]]) -> Privacy:
-    """Return the least of totals of the same releases at the same δ, of those that apply."""
+    """Return the smallest total of the applicable accounts of the same releases at the same δ."""
     totals, errors = evaluate({str(number): account for number, account in enumerate(accounts)})
     if not totals:
         raise next(iter(errors.values()))
@@ -158,20 +158,20 @@ def _least(accounts: Sequence[Callable[[], Privacy]]) -> Privacy:
 def _renyi_of_divergences(
     divergences: Callable[[Array], Array | None], sampling: Sampling, queries: int, delta: float
 ) -> Privacy:
-    """Return ε by Rényi sums of sampled releases of which only the divergences are known where every record is in."""
+    """Return ε by Rényi sums of sampled releases, given only the divergences of unsampled ones."""
     known = divergences(WHOLE_ORDERS)
     if known is None or sampling.chance == 1:
-        raise DeltaTooSmall(delta, 1.0, "no divergences are known of one sample")
+        raise DeltaTooSmall(delta, 1.0, "the divergences of one sample are unknown")
     orders, sums = sampled_divergences(known, sampling.chance, replace=sampling.neighbours == "replace-one")
     sums = queries * sums * (1 + 4 * ULP)
     finite = np.isfinite(sums)
     if not finite.any():
-        raise DeltaTooSmall(delta, 1.0, "the divergences of one sample are beyond every double")
+        raise DeltaTooSmall(delta, 1.0, "the divergences of one sample overflow")
     return Privacy(rdp_epsilon(sums[finite], delta, orders[finite])[0], delta)
 
 
 def sampled_divergences(known: Array, rate: float, *, replace: bool) -> tuple[Array, Array]:
-    """Return whole orders and bounds on the Rényi divergences of a sampled release at each of them [nats].
+    """Return integer orders and bounds on the Rényi divergences of a sampled release at each of them [nats].
 
     ``known``: bounds D_k on those of the pairs (A, B) of one release at `WHOLE_ORDERS`, neighbours in both orders.
     ``rate``: q in (0, 1).
@@ -208,23 +208,24 @@ Account = Callable[[Sequence[LawPairs], int, float], float]
 def _worst(
     account: Account, directions: Sequence[Sequence[LawPairs]], missing: float, queries: int, delta: float
 ) -> Privacy:
-    """Return the larger ε of the directions, at what δ leaves for noise that is cut off."""
+    """Return the larger ε of the directions, at the δ that remains after noise that is cut off."""
     epsilon = max(account(direction, queries, delta * (1 - SLACK_SHARE)) for direction in directions)
     return charged_noise(epsilon, queries * missing, delta)
 
 
 def charged_noise(epsilon: float, missing: float, delta: float) -> Privacy:
-    """Return (ε, δ) where all but `SLACK_SHARE` of δ is used up for noise that is cut off with chance ``missing``."""
+    """Return (ε, δ) if all but `SLACK_SHARE` of δ is used, and noise is cut off with probability ``missing``."""
     if not is_within(missing, SLACK_SHARE * delta * (1 - 8 * ULP)):
         raise DeltaTooSmall(delta, missing, "noise that is cut off")
-    # With Q′ the law given that none is, Q ≥ (1 − missing)·Q′: so e^ε grows by a factor, and δ by ``missing`` alone.
+    # With Q′ the law given that none is, Q ≥ (1 − missing)·Q′: so e^ε grows by a factor, and δ by ``missing``.
     return Privacy(up(epsilon + 2 * missing, 1) if missing else epsilon, delta)
 
 
 def renyi_sums(direction: Sequence[LawPairs], queries: int, delta: float) -> float:
     """Return ε by Rényi sums of the pairs."""
-    # Answers with P at most some η are left out: with their pair revealed, a transcript has one of them with chance at
-    # most queries·answers·η, which δ pays for. What is left is a measure below P, whose sums multiply as those of P do.
+    # Answers with P at most some η are omitted: if their pair is revealed, a transcript has one of them with
+    # probability at most queries·answers·η, which is charged to δ. The rest is a measure below P, whose sums multiply
+    # as those of P do.
     rare = _rare(direction, queries, delta)
     left = delta * (1 - SLACK_SHARE) * (1 - 8 * ULP)
     logs = [logarithms(laws, rare) for laws in direction]
@@ -239,7 +240,7 @@ def renyi_sums(direction: Sequence[LawPairs], queries: int, delta: float) -> flo
 
     first, best = epsilon(FIRST_ORDERS)
     if first == math.inf:
-        raise DeltaTooSmall(delta, delta, "an answer that only one of two neighbours can give")
+        raise DeltaTooSmall(delta, delta, "an answer that is possible on only one of two neighbours")
     place = int(np.searchsorted(FIRST_ORDERS, best))
     ends = FIRST_ORDERS[[max(0, place - 1), min(place + 1, FIRST_ORDERS.size - 1)]] - 1
     second, _ = epsilon(1 + np.geomspace(ends[0], ends[1], NEXT_ORDERS + 2)[1:-1])
@@ -247,7 +248,7 @@ def renyi_sums(direction: Sequence[LawPairs], queries: int, delta: float) -> flo
 
 
 def renyi_of_pairs(pairs: Sequence[LawPairs], orders: Array) -> Array:
-    """Return bounds on the largest Rényi divergence of the pairs at each order above 1, inf where a loss is."""
+    """Return bounds on the largest Rényi divergence of the pairs at each order above 1; inf if a loss is infinite."""
     if not all(laws.finite for laws in pairs):
         return np.full(orders.size, np.inf)
     logs = [logarithms(laws, 0.0) for laws in pairs]
@@ -256,13 +257,13 @@ def renyi_of_pairs(pairs: Sequence[LawPairs], orders: Array) -> Array:
 
 
 def _rare(direction: Sequence[LawPairs], queries: int, delta: float) -> float:
-    """Return the chance up to which an answer is left out, so that δ pays `SLACK_SHARE` for all of them."""
+    """Return the probability up to which answers are omitted, so that all together are `SLACK_SHARE` of δ."""
     answers = int(max(laws.on_data.shape[1] for laws in direction))
     return SLACK_SHARE * delta / (queries * answers)
 
 
 def logarithms(laws: LawPairs, rare: float) -> tuple[Array, Array]:
-    """Return ln P and ln Q of the answers that are not rare, −∞ and 0 where they are; P rounded up and Q down."""
+    """Return ln P and ln Q of the answers, −∞ and 0 for rare ones; P rounded up and Q down."""
     p, q = laws.bounds
     kept = p > rare
     with np.errstate(divide="ignore"):
@@ -278,15 +279,15 @@ def log_moments(log_p: Array, log_q: Array, orders: Array) -> Array:
     for place, order in enumerate(orders.tolist()):
         exponents = order * log_p - (order - 1) * log_q
         sums[place] = peak = float(exponents.max())
-        if abs(peak) < math.inf:  # relative to the largest no power is beyond every double
+        if abs(peak) < math.inf:  # relative to the largest, no power overflows
             sums[place] += math.log(np.exp(exponents - peak).sum(axis=0).max())
-    # An exponent errs by its terms in ulps, and the sum by as much.
+    # An exponent errs by its terms in ulps, and the sum by the same.
     return np.asarray(sums + 16 * ULP * (orders * size + answers))
 
 
 def convolved_epsilon(direction: Sequence[LawPairs], queries: int, delta: float) -> float:
-    """Return ε by the PLD of the pair that the largest δ of the pairs defines."""
-    # Rare answers are left out as in `renyi_sums`: with r of P left out, P̃ + rQ is a law that differs from P by r.
+    """Return ε by the PLD of the pair defined by the largest δ of the pairs."""
+    # Rare answers are omitted as in `renyi_sums`: with r of P omitted, P̃ + rQ is a law that differs from P by r.
     rare = _rare(direction, queries, delta)
     knots = _knots(direction, rare)
     deltas = largest_deltas(direction, knots, rare)
@@ -294,13 +295,13 @@ def convolved_epsilon(direction: Sequence[LawPairs], queries: int, delta: float)
 
 
 TAIL = 1e-14
-"""Chance of larger losses that a distribution for other libraries counts as infinite, in all."""
+"""Total probability of larger losses that a distribution for other libraries counts as infinite."""
 
 
 def direction_pld(direction: Sequence[LawPairs], missing: float, queries: int, step: float) -> Pld:
     """Return the PLD of ``queries`` releases whose pairs are in one direction, on multiples of ``step``.
 
-    ``missing``: as in `charged_noise`, of one release.
+    ``missing``: as in `charged_noise`, for one release.
     """
     knots = _knots(direction, 0.0)
     deltas = largest_deltas(direction, np.nextafter(knots - 2 * missing, -np.inf) if missing else knots)
@@ -310,7 +311,7 @@ def direction_pld(direction: Sequence[LawPairs], missing: float, queries: int, s
 
 
 def _knots(direction: Sequence[LawPairs], rare: float) -> Array:
-    """Return ε's, dense around 0, up to the largest and down to the least loss of an answer that is not rare."""
+    """Return values of ε, dense around 0, from the smallest to the largest loss of an answer that is not rare."""
     ends = [2 * MIN_LOSS, 2 * MIN_LOSS]
     for laws in direction:
         p, q = laws.bounds
@@ -322,7 +323,7 @@ def _knots(direction: Sequence[LawPairs], rare: float) -> Array:
 
 
 def _chords(knots: Array, deltas: Array) -> Callable[[Array], Array]:
-    """Return a profile by the chords between known values: δ is convex in e^ε and falls with ε."""
+    """Return a profile by the chords between known values: δ is convex in e^ε and decreases with ε."""
     slopes, values = np.concatenate([[0.0], np.exp(knots)]), np.concatenate([[1.0], deltas])
 
     def profile(epsilons: Array) -> Array:
@@ -335,22 +336,22 @@ def composed_epsilon(
     profile: Callable[[Array], Array], knots: Array, deltas: Array, queries: int, delta: float
 ) -> float:
     """Return ε of ``queries`` releases with a profile, by its PLD, on a grid that is fine for their spread."""
-    if queries == 1:  # no grid needed: the profile itself, which is flat from its last knot on
+    if queries == 1:  # no grid: the profile itself, which is flat from its last knot
         return epsilon_at_delta(lambda epsilon: float(profile(np.array([epsilon]))[0]), delta, float(knots[-1]), LEAK)
     largest = _largest_loss(knots, deltas, queries, RARE_SHARE * delta)
-    # The distribution function of the loss is a second difference of the profile; its spread is enough here.
+    # The distribution function of the loss is a second difference of the profile; only its spread is needed.
     grid = np.linspace(-largest, largest, 2001)
     tail = -np.diff(profile(grid)) / np.diff(np.exp(grid))
     masses = np.clip(-np.diff(tail), 0.0, None) * np.exp(grid[1:-1])
     spread = math.sqrt(float(masses @ grid[1:-1] ** 2)) + 1e-12
-    share = STEP_SHARE * min(1.0, math.sqrt(queries / FEW))  # of few releases a coarse grid would show
+    share = STEP_SHARE * min(1.0, math.sqrt(queries / FEW))  # for few releases a coarse grid would be noticeable
     step = max(min(share * spread, largest / 4), largest / MAX_STEPS)
     return pld_from_profile(profile, discretisation=step, max_loss=largest).repeated(queries).epsilon(delta)
 
 
 def _largest_loss(knots: Array, deltas: Array, queries: int, rare: float) -> float:
-    """Return a loss that ``queries`` releases together exceed with chance ``rare`` at most."""
-    # Losses above the largest count as infinite, and those below its negative as that: either has to be rare.
+    """Return a loss that ``queries`` releases together exceed with probability at most ``rare``."""
+    # Losses above the largest count as infinite, and those below its negative as that: both must be rare.
     above = knots[(deltas - deltas[-1]) * queries <= rare]
     below = -knots[(deltas + np.expm1(knots)) * queries <= RARE_BELOW]
     return max(float(above.min(initial=knots[-1])), float(below[below > 0].min(initial=-knots[0])), 1e-6)
@@ -373,8 +374,8 @@ def _convolution_of_points(
     sampled = [amplify_by_subsampling(event, rate) for event in known if event.epsilon <= MAX_EXPONENT]
     if not sampled:
         raise DeltaTooSmall(delta, min(1.0, queries * rate), "nothing is proved of one sample")
-    # The largest δ of all pairs, either way round, is convex in e^ε: of all that is known the lower hull counts, and at
-    # 0, where its two sides meet, δ(0) ≤ (δ(ε) + t)/(1 + t) with t = (e^ε − 1)/2.
+    # The largest δ of all pairs, in both orders, is convex in e^ε, so the lower hull of the known values is used; at 0,
+    # where its two sides meet, δ(0) ≤ (δ(ε) + t)/(1 + t) with t = (e^ε − 1)/2.
     halves = [(rate, 0.0), *((event.delta, math.expm1(event.epsilon) / 2) for event in sampled)]
     at_zero = min(1.0, *(up((delta + half) / (1 + half), 8) for delta, half in halves))
     points = [(0.0, -at_zero), *((event.epsilon, -event.delta) for event in sampled if event.epsilon > 0)]
@@ -392,7 +393,7 @@ def _each_voter(
     releases: int,
     delta: float,
 ) -> tuple[Releases, dict[str, Callable[[], Privacy]]]:
-    """Return the accounts of voters that draw for themselves: a record reaches Binomial(K, q_v) of them."""
+    """Return the accounts of voters that draw their own samples: a record reaches Binomial(K, q_v) of them."""
     # δ(ε′) ≤ Σ_k Pr[k]·δ_k(ε), e^ε′ = 1 + q(e^ε − 1), q = 1 − (1 − q_v)^K, δ_k for min(K, k·r) moved votes.
     voter = sampling.chance
     any_voter = min(1.0, up(-math.expm1(K * math.log1p(-voter)) if voter < 1 else 1.0, 8))
@@ -415,12 +416,12 @@ def _reached(
     delta: float,
 ) -> Privacy:
     knots = np.concatenate([[0.0], np.geomspace(MIN_LOSS, MAX_LOSS, KNOTS)])
-    # Each rounded up, term by term: binomial coefficients of more than 1029 voters are beyond every double.
+    # Rounded up term by term: binomial coefficients of more than 1029 voters overflow.
     chances = AffectedDistribution.binomial(K, voter).chances
     deltas = np.zeros(knots.size)
     for k in range(1, K + 1):
         if sum(chances[k:]) * releases <= RARE_SHARE * delta:
-            deltas += sum(chances[k:])  # as if these showed everything
+            deltas += sum(chances[k:])  # as if these revealed everything
             break
         moved = min(K, k * affected)
         release = bounds(moved)
@@ -429,9 +430,9 @@ def _reached(
         elif release is not None and (event := release.event()) is not None:
             deltas += chances[k] * profile_of_event(event)(knots)
         else:
-            raise DeltaTooSmall(delta, 1.0, f"nothing is proved where a record moves {moved} votes")
-    # Amplified by the chance that any voter has the record; how many have it is in the mixture above.
+            raise DeltaTooSmall(delta, 1.0, f"nothing is proved if a record moves {moved} votes")
+    # Amplified by the probability that any voter has the record; the number that have it is in the mixture above.
     sampled = np.array([amplify_by_subsampling(Privacy(epsilon), any_voter).epsilon for epsilon in knots.tolist()])
-    # Of sums of up to K of them; and a profile only falls.
+    # Rounding of sums of up to K terms; and a profile only decreases.
     deltas = np.minimum.accumulate(np.minimum(deltas * (1 + 8 * ULP * K), 1.0))
     return _of_both_directions(sampled, deltas, releases, delta)

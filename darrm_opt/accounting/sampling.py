@@ -1,19 +1,18 @@
-"""Sampling: which records take part in a query, where every query has a fresh and secret sample of its own.
+"""Sampling: which records take part in a query, if every query has a fresh and secret sample.
 
 Private in-context learning, private kNN, few-shot generation and retrieval draw records anew for every query and share
-them among K voters. A record is then in a query with chance q only, and releases cost less (`sampled`). `Sampling` says
-how the records are drawn and what neighbours are; an account holds for the schemes below and for no other:
+them among K voters. A record is then in a query only with probability q, and releases cost less (`sampled`). `Sampling`
+states how the records are drawn and what neighbours are; only the schemes below have an account:
 
     without-replacement          s of n records, of which each voter gets s/K; neighbours replace one record
     poisson                      each record independently with rate q, and assigned to a random voter
-    random-allocation            each record in exactly k of t queries in a row, by coins of its own, and given to a
+    random-allocation            each record in exactly k of t consecutive queries, by its own coins, and assigned to a
                                  random voter in each of them; then the next t queries (`allocation`)
     each-voter                   every voter draws its own s of n records
     each-voter-with-replacement  every voter draws its own s records, each of all n
 
-Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
-
-One step on a random batch costs less by `amplify_by_subsampling`.
+Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query". `amplify_by_subsampling` is for one step on a
+random batch.
 """
 
 from __future__ import annotations
@@ -38,58 +37,55 @@ EACH_VOTER = ("each-voter", "each-voter-with-replacement")
 """Schemes in which one record can reach every voter."""
 
 ALLOCATION = "random-allocation"
-"""The scheme in which queries are not independent: that a record was in one says that it is not in others."""
+"""The scheme with dependent queries: a record in one query is less probable in others."""
 
 BY_COINS = ("poisson", ALLOCATION)
-"""Schemes in which each record tosses coins of its own: neighbours add or remove one."""
+"""Schemes in which each record tosses its own coins: neighbours add or remove one."""
 
 NOT_COVERED = {
-    "poisson-by-position": "One more record moves all records behind it to other voters: give each sampled record to "
-    "a voter by a coin of its own.",
+    "poisson-by-position": "One more record moves all later records to other voters: give each sampled record to "
+    "a voter by its own coin.",
     "poisson-dealt-evenly": "One more record moves another one to another voter: give each sampled record to a voter "
-    "by a coin of its own.",
-    "similarity": "Records that are chosen by their similarity to the query are no secret sample, and every record can "
-    "be in every query: account for it without sampling.",
-    "shuffle": "Records that are dealt in rounds of one size depend on each other: deal each by a coin of its own "
+    "by its own coin.",
+    "similarity": "Records chosen by their similarity to the query are not a secret sample, and every record can be "
+    "in every query: account for it without sampling.",
+    "shuffle": "Records dealt in rounds of one size depend on each other: deal each by its own coin "
     "(random-allocation).",
 }
-"""Schemes that people use and that no account here holds for, and why."""
+"""Common schemes without an account here, and why."""
 
 MAX_COUNT = 10**12
-"""Most records, queries and labels: whole numbers that doubles hold exactly, and products of them nearly."""
+"""Maximum number of records, queries and labels: integers that are exact as doubles."""
 
 FIELDS = ("records", "sample", "rate", "scheme", "neighbours", "labels")
 """Fields of the record."""
 
 ALLOCATION_FIELDS = (*FIELDS, "among", "times")
-"""Those with "random-allocation"."""
+"""Fields of the record with "random-allocation"."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How the records of one query are drawn: afresh, in secret, and independently of everything before.
+    """How the records of one query are drawn: afresh, in secret, and independently of all earlier ones.
 
-    A record that is drawn reaches one voter, who may move as many votes as the mechanism's ``affected`` says (1 where
-    the shares of the voters are disjoint); with a scheme of `EACH_VOTER` it reaches any number of them.
+    A drawn record reaches one voter, who may move ``affected`` votes of the mechanism (1 if the shares of the voters
+    are disjoint); with a scheme of `EACH_VOTER` it reaches any number of voters.
 
     Args:
         records: n ≥ 1, public.
-        sample: records drawn for a query, 1..n: exactly, or on average with "poisson"; of one voter, with a scheme of
+        sample: records drawn for a query, 1..n: exactly, or on average with "poisson"; for one voter, with a scheme of
             `EACH_VOTER`.
         rate: q in (0, 1], instead of ``sample``, with "poisson" only.
-        among: t ≥ 1 queries in a row among which each record is spread, with "random-allocation" only, instead of
-            ``sample``.
-        times: k in 1..t, in how many of them it is, with "random-allocation" only.
+        among: t ≥ 1 consecutive queries among which each record is spread, instead of ``sample``, with
+            "random-allocation" only.
+        times: k in 1..t, the number of these queries that it is in, with "random-allocation" only.
         scheme: one of `Scheme`.
-        neighbours: "replace-one" (the only ones whose samples have equal size), or "add-remove", the default with
-            the schemes of `BY_COINS`, and possible there only.
-        labels: T ≥ 1 labels that one sample serves, such as the tokens of one text: they are released together.
-
-    Guarantees:
-        Frozen; equal when equal.
+        neighbours: "replace-one" (the only choice if samples have equal size), or "add-remove", the default with, and
+            only with, the schemes of `BY_COINS`.
+        labels: T ≥ 1 labels per sample, such as the tokens of one text: they are released together.
 
     Raises:
-        InvalidInput: a value outside its range, or a scheme that no account holds for.
+        InvalidInput: a value out of range, or a scheme without an account.
 
     >>> Sampling(67_349, 40).neighbours, round(Sampling(67_349, 40).chance, 7)
     ('add-remove', 0.0005939)
@@ -106,7 +102,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         whole_number(self.records, "records", "a whole number of records, at least 1", most=MAX_COUNT)
-        # A scheme that people use and no account holds for is refused with the reason, and not as a misspelling.
+        # A known scheme without an account is rejected with the reason, not as a misspelling.
         if self.scheme not in get_args(Scheme):
             raise InvalidInput(
                 "sampling", self.scheme, "one of " + ", ".join(get_args(Scheme)), NOT_COVERED.get(self.scheme, "")
@@ -117,7 +113,7 @@ class Sampling:
             raise InvalidInput("neighbours", self.neighbours, "'replace-one' or 'add-remove'")
         if self.neighbours == "replace-one" and self.scheme == ALLOCATION:
             raise InvalidInput("neighbours", self.neighbours, f"'add-remove' with {self.scheme}", NO_ACCOUNT)
-        # Only coins leave the draw of the other records alone when one comes or goes.
+        # Only with coins does the draw of the other records not depend on one that is added or removed.
         if self.neighbours == "add-remove" and self.scheme not in BY_COINS:
             raise InvalidInput(
                 "neighbours", self.neighbours, f"'replace-one' with {self.scheme}", "The size of a sample is fixed."
@@ -131,12 +127,12 @@ class Sampling:
         if self.scheme == ALLOCATION:
             for name in ("sample", "rate"):
                 if getattr(self, name) is not None:
-                    raise InvalidInput(name, getattr(self, name), f"None with {self.scheme}", "Say among and times.")
+                    raise InvalidInput(name, getattr(self, name), f"None with {self.scheme}", "Use among and times.")
             spread = "queries among which each record is spread, at least 1, as in random-allocation,among=100"
             among = whole_number(self.among, "among", spread, most=MAX_COUNT)
-            whole_number(self.times, "times", f"how many of them it is in, 1 to {among}", most=among)
+            whole_number(self.times, "times", f"a number of these queries, 1 to {among}", most=among)
             return
-        # Ignored, they would be a claim about the draw that no account looks at.
+        # If ignored, they would be a claim about the draw that no account uses.
         if self.among is not None or self.times != 1:
             name = "times" if self.among is None else "among"
             raise InvalidInput(
@@ -148,16 +144,16 @@ class Sampling:
             accepted = f"a whole number of records, 1 to {self.records}"
             whole_number(self.sample, "sample", accepted, most=self.records)
         if self.rate is not None:
-            accepted = "a chance above 0, at most 1, with the scheme poisson"
+            accepted = "a probability above 0, at most 1, with the scheme poisson"
             rate = real_number(self.rate, "rate", accepted)
-            # Only coins have a rate: the other schemes draw a fixed number, and s/n is what they prove.
+            # Only coins have a rate: the other schemes draw a fixed number, and their proofs use s/n.
             if self.scheme != "poisson" or not 0 < rate <= 1:
                 raise InvalidInput("rate", self.rate, accepted)
             object.__setattr__(self, "rate", rate)
 
     @property
     def chance(self) -> float:
-        """Chance q that a record is in a query, or in the share of one voter with `EACH_VOTER`; rounded up.
+        """Probability q that a record is in a query, or in the share of one voter with `EACH_VOTER`; rounded up.
 
         Every account grows with it.
         """
@@ -171,35 +167,35 @@ class Sampling:
         return min(1.0, float_above(share))
 
     def voter(self, privacy: Privacy) -> Privacy:
-        """Return the (ε, Δ), or the profile, of one answer of a voter that is private itself and draws its own sample.
+        """Return the (ε, Δ), or the profile, of one answer of a private voter that draws its own sample.
 
         Args:
             privacy: (ε, Δ) of one answer, or its profile, for replacing one record of the voter's sample.
 
         Guarantees:
             Sound for replacing one of all records; rounded up. Given the data, voters and queries are independent, so
-            that such voters are fresh, and a record can reach all of them.
+            such voters are fresh, and a record can reach all of them.
 
         Raises:
-            InvalidInput: another scheme than "each-voter", or several labels of one sample.
+            InvalidInput: another scheme than "each-voter", or several labels per sample.
         """
         if self.scheme != "each-voter" or self.labels > 1:
-            raise InvalidInput("sampling", self.scheme, "each-voter, a label each, where voters are private themselves")
+            raise InvalidInput("sampling", self.scheme, "each-voter with one label, for private voters")
         if len(privacy.points) == 1:
             return amplify_by_subsampling(privacy, self.chance)
-        # Each point holds of the answer, and so its amplified one of the sampled answer.
+        # Each point holds for the answer, and so its amplified one for the sampled answer.
         amplified = [amplify_by_subsampling(Privacy(*point), self.chance) for point in privacy.points]
         return PrivacyProfile([(one.epsilon, one.delta) for one in amplified])
 
     @property
     def words(self) -> str:
-        """How records are drawn, in a few words."""
+        """Description of the draw, for texts."""
         if self.among is not None:
             which = f"each of {self.records:,} records in {self.times:,} of every {self.among:,} queries"
-            return f"{which}, by coins of its own"
+            return f"{which}, by its own coins"
         count = f"{self.sample:,}" if self.sample is not None else f"a share {self.rate:g}"
         who = " by each voter" if self.scheme in EACH_VOTER else ""
-        how = {"poisson": "by coins of their own", "each-voter-with-replacement": "with replacement"}
+        how = {"poisson": "by their own coins", "each-voter-with-replacement": "with replacement"}
         text = f"{count} of {self.records:,} records drawn anew{who} for every query, "
         serves = f", for {self.labels} labels each" if self.labels > 1 else ""
         return text + how.get(self.scheme, "without replacement") + serves
@@ -229,10 +225,10 @@ class Sampling:
 
 
 NO_ACCOUNT = "No account is proved for it."
-"""Why a scheme that is covered is refused with some neighbours or labels."""
+"""Reason why a supported scheme is rejected with some neighbours or labels."""
 
 SUBNORMAL_ERROR = 2 * math.ulp(0.0)
-"""Absolute error of an exponential and of a product where both are subnormal; elsewhere it is lost in rounding."""
+"""Absolute error of an exponential and of a product if both are subnormal; otherwise negligible."""
 
 
 def amplify_by_subsampling(event: Privacy, rate: float) -> Privacy:

@@ -1,8 +1,8 @@
-"""Total: the (ε, δ) of many releases together, by the least of all accounts that apply (`accounts`).
+"""Total: the (ε, δ) of many releases together, by the tightest account that applies (`accounts`).
 
-`total_of` asks them about any guarantees; `cost` about a mechanism, also where records are drawn anew for every release
-(`sampled` and `allocation` have the accounts of the sampled pairs); `total_privacy` about a γ. `most_releases` searches
-for the number that fits, and `estimated_epsilon` only estimates.
+`total_of` evaluates any guarantees; `cost` a mechanism, also if records are drawn anew for every release (`sampled`,
+`allocation`); `total_privacy` a γ. `most_releases` searches for the number that fits; `estimated_epsilon` only
+estimates.
 """
 
 from __future__ import annotations
@@ -54,22 +54,22 @@ from darrm_opt.rounding import ULP, check_arithmetic
 from darrm_opt.search import largest_count
 
 MAX_FOUND = 10**7
-"""Most releases that a total is found to allow, of mechanisms."""
+"""Largest number of releases of a mechanism that is searched for a total."""
 
 MAX_ADVERSARY_WORK = STATED.updates / 10
-"""Updates that the lower bound may take, each some ten times as long; beyond, none is given."""
+"""Maximum number of updates of the lower bound, each some ten times as slow; beyond it, there is none."""
 
 ESTIMATE_POINTS, MAX_ESTIMATE_WORK = 1001, 3e7
-"""Grid points of an estimate by likely pairs; coarser where it would take more updates than this."""
+"""Grid points of an estimate by likely pairs, and the number of updates beyond which the grid is coarser."""
 
 ESTIMATE_STRIDE = 3
-"""Stride of the Gaussian comparison in an estimate: ε is 1e-4 larger."""
+"""Stride of the Gaussian comparison in an estimate: it increases ε by 1e-4."""
 
 HIGH_CHANCE = 0.1
-"""Chance of a record to be in a sample from which the accounts that ignore sampling are asked too."""
+"""Probability of a record to be in a sample from which accounts that ignore sampling are evaluated, too."""
 
 NOTHING = "nothing is released"
-"""Account of no release."""
+"""Name of the account of no release."""
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class ReleaseTotal:
     """The total of many releases by each account.
 
     Attributes:
-        delta: total δ of the question [probability].
-        totals: (ε, δ) by account; ``simple`` has a δ of its own.
-        refused: the error of each account that gave no total.
-        epsilon_at_least: what some adversary attains at ``delta`` [nats], up to the rounding of the pairs
-            found: no sound account can be below it. ``inf`` where an infinite loss is likelier than ``delta``;
-            None where the releases are too many to tell, where private voters were trained once (what they
-            attain together is not known), or where it is not asked for.
+        delta: requested total δ [probability].
+        totals: (ε, δ) by account; the δ of ``simple`` may differ.
+        refused: the error of each account without a total.
+        epsilon_at_least: ε that some adversary attains at ``delta`` [nats], up to the rounding of the pairs found: a
+            lower bound for every sound account. ``inf`` if an infinite loss is more probable than ``delta``; None if
+            there are too many releases, if private voters were trained once (their joint behaviour is unknown), or if
+            it was not requested.
         fresh: whether the voters were taken to be fresh (`freshness.FRESH`).
     """
 
@@ -100,12 +100,12 @@ class ReleaseTotal:
 
     @property
     def epsilon(self) -> float:
-        """The least of them [nats]; ∞ where nothing is proved."""
+        """The smallest of them [nats]; ∞ if nothing is proved."""
         return min(self.epsilons.values(), default=math.inf)
 
     @property
     def account(self) -> str:
-        """The account that proves it; "none" where nothing is."""
+        """The account that proves it; "none" if none does."""
         epsilon, account = min(((value, name) for name, value in self.epsilons.items()), default=(math.inf, "none"))
         return account if epsilon < math.inf else "none"
 
@@ -130,7 +130,7 @@ class ReleaseTotal:
         return self.totals[self.method]
 
     def or_less(self, epsilons: Mapping[str, float]) -> ReleaseTotal:
-        """Return the same with more that is proved of these releases at the same δ.
+        """Return the same with further proved ε of these releases at the same δ.
 
         Args:
             epsilons: ε by the name of its account [nats].
@@ -152,10 +152,10 @@ def total_of(
     compare: Collection[str] = (),
     enough: float = -math.inf,
 ) -> ReleaseTotal:
-    """Return what releases of several kinds cost together, in any adaptive order.
+    """Return the cost of releases of several kinds together, in any adaptive order.
 
-    ``skip``: accounts that are not asked. ``compare``: those that are asked though a finer one has a total. ``enough``:
-    an ε at which no further account is asked.
+    ``skip``: accounts to leave out. ``compare``: accounts to evaluate even if a finer one has a total. ``enough``: an ε
+    at which no further account is evaluated.
     """
     check_arithmetic()
     runs = [(bounds, count) for bounds, count in parts if count]
@@ -169,13 +169,13 @@ def total_of(
         if account.name not in compare and finest & set(account.finer):
             continue
         try:
-            # An account of the whole needs its kind of bound for every part: with one missing it says nothing.
+            # An account needs its input for every part: with one missing it proves nothing.
             known = [(need, count) for bounds, count in runs if (need := account.needs(bounds)) is not None]
             found = account.total(known, delta, effort) if len(known) == len(runs) else None
         except (DeltaTooSmall, TooMuchWork, BackendUnavailable) as err:
             refused[account.name] = err
             if account.name == "optimal" and isinstance(err, DeltaTooSmall):
-                finest.add(account.name)  # exactly so: what it makes superfluous has no total either
+                finest.add(account.name)  # exact: the accounts it supersedes have no total either
             continue
         if found is None:
             continue
@@ -199,14 +199,13 @@ def cost(
     skip: Collection[str] = (),
     enough: float = -math.inf,
 ) -> ReleaseTotal:
-    """Return what a number of releases of a mechanism cost together.
+    """Return the cost of a number of releases of a mechanism together, each chosen freely after the earlier answers.
 
-    Each release may be chosen freely in view of the earlier answers. ``skip``: accounts that are not asked, where a
-    first estimate is enough or they take long. ``enough``: as of `total_of`.
+    ``skip``: accounts to leave out, because they are slow or a first estimate is enough. ``enough``: as for `total_of`.
 
     Guarantees: Sound for every adaptive sequence of up to ``releases`` releases, for voters that are not private; ε is
     rounded up.
-    Source: each account has its own (docs/releases.md).
+    Source: see each account (docs/releases.md).
     """
     releases = whole_number(releases, "releases", "a whole number of releases, at least 0", least=0)
     delta = probability(delta, "delta")
@@ -220,15 +219,15 @@ def cost(
     listed = None if is_known else mechanism.listed()
     if listed is None:
         return total_of(parts, delta, effort=effort, skip=skip, enough=enough)
-    # All pairs of laws of a query, where they are listed, are another description of the same releases.
+    # All pairs of laws of a query, if listed, are another description of the same releases.
     found = total_of([(ReleaseGuarantee(laws=lambda: listed), releases)], delta, effort=effort, skip=skip)
-    if releases == 1 or found.epsilon <= enough:  # the δ of all pairs is exact: no account of any votes is below it
+    if releases == 1 or found.epsilon <= enough:  # the δ of all pairs is exact: no account for any votes is below it
         return found
     return found.or_less(total_of(parts, delta, effort=effort, skip=skip, enough=enough).epsilons)
 
 
 def refuse_samples(released: Accountable | Released | Release, sampling: Sampling | None) -> None:
-    """Refuse samples where totals are those of releases that every record is in."""
+    """Reject samples for totals of releases that include every record."""
     if sampling is not None and not getattr(released, "takes_samples", False):
         accepted = "None for a γ with its voters, or a mechanism of private voters"
         raise InvalidInput("sampling", sampling, accepted, "Its accounts are those of all voters.")
@@ -237,11 +236,11 @@ def refuse_samples(released: Accountable | Released | Release, sampling: Samplin
 def _sampled_total(
     mechanism: Accountable, releases: int, delta: float, sampling: Sampling, skip: Collection[str]
 ) -> ReleaseTotal:
-    """Return what releases cost whose records are drawn anew for each; as `cost`."""
+    """Return the cost of releases whose records are drawn anew for each; as `cost`."""
     refuse_samples(mechanism, sampling)
     if not releases:
         return total_of((), delta)
-    # As functions: laws of any votes take seconds, and not every scheme asks for them.
+    # As functions: laws of any votes take seconds, and not every scheme needs them.
     at_sensitivity, sampled_laws = mechanism.at_sensitivity, partial(mechanism.sampled_laws, sampling)
     if sampling.scheme == ALLOCATION:
         accounts = allocated_accounts(at_sensitivity, sampled_laws, sampling, mechanism.affected, releases, delta)
@@ -261,7 +260,7 @@ def _sampled_total(
     if events:
         of_events = total_of(events, delta, skip={*skip, *NAMES - set(CHEAP)})
         found = replace(found, totals=of_events.totals | found.totals, refused=of_events.refused | found.refused)
-    # A sample hides, and never shows: what is proved of releases that every record is in holds for sampled ones.
+    # Sampling only hides: the guarantees of releases with every record hold for sampled ones.
     if sampling.scheme in EACH_VOTER or (found.epsilons and sampling.chance < HIGH_CHANCE):
         return found
     return _with_unsampled(
@@ -272,7 +271,7 @@ def _sampled_total(
 def _with_unsampled(
     mechanism: Accountable, all_in: int, accounts: dict[str, Callable[[], Privacy]], delta: float, skip: Collection[str]
 ) -> ReleaseTotal:
-    """Return the least of accounts and of those of ``all_in`` releases that include every record, 0 for none."""
+    """Return the minimum of the accounts and of those of ``all_in`` releases that include every record; 0 for none."""
     found = ReleaseTotal(delta, *evaluate(accounts, skip))
     if not all_in:
         return found
@@ -281,7 +280,7 @@ def _with_unsampled(
 
 
 def renyi_divergences(parts: Releases, orders: Array) -> Array | None:
-    """Return bounds on the Rényi divergences of releases together at orders above 1 [nats]; None: not known."""
+    """Return bounds on the Rényi divergences of releases together at orders above 1 [nats]; None if unknown."""
     divergences = np.zeros(orders.size)
     for bounds, count in parts:
         if count:
@@ -292,16 +291,16 @@ def renyi_divergences(parts: Releases, orders: Array) -> Array | None:
 
 
 def estimated_epsilon(parts: Releases, delta: float) -> float | None:
-    """Return about what releases cost together at δ [nats], no proof; None where no estimate is known.
+    """Return an estimate, not a proof, of the cost of releases at δ [nats]; None if there is none.
 
-    By what they state for it: the recursion on likely pairs, or bounds that are nearly right; else as one Gaussian
-    mechanism of the same Hellinger distances.
+    By the recursion on likely pairs or approximate bounds, if stated; else as one Gaussian mechanism of the same
+    Hellinger distances.
     """
     kinds = [(bounds, count) for bounds, count in parts if count]
     likely = [(bounds.likely(), count) for bounds, count in kinds if bounds.likely is not None]
     stated = [(bound, n) for bounds, n in kinds if bounds.estimate is not None and (bound := bounds.estimate())]
     epsilon: float | None = None
-    # An estimate only saves time: it is left out where a package is missing.
+    # An estimate only saves time: it is omitted if a package is missing.
     with suppress(BackendUnavailable):
         if kinds and len(likely) == len(kinds):
             points = min(ESTIMATE_POINTS, int(MAX_ESTIMATE_WORK / updates_of(likely)))
@@ -320,27 +319,27 @@ def estimated_epsilon(parts: Releases, delta: float) -> float | None:
 def total_privacy(
     released: Released | Release, queries: int, total_delta: float, *, fresh: bool = False
 ) -> ReleaseTotal:
-    """Return what ``queries`` releases of a γ cost, each chosen freely in view of the earlier answers.
+    """Return the cost of ``queries`` releases of a γ, each chosen freely after the earlier answers.
 
     Args:
         released: a `Solution`, or a pair (gamma, problem), which is verified first.
         queries: Q ≥ 0 releases, fixed beforehand.
         total_delta: allowed in total [probability], in [0, 1).
-        fresh: True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
-            False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
-            For one release, and for voters that are not private, both are the same.
+        fresh: True if every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
+            False if the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`). For
+            one release, and for voters that are not private, both are the same.
 
     Returns:
-        The total ε by each method, and the least of them as ``.best``.
+        The total ε by each account, and the smallest as ``.best``.
 
     Guarantees:
-        Sound: every ε returned holds at its δ. Sums, as of the models' ε, are of the numbers as written (`freshness`).
+        Sound: every returned ε holds at its δ. Sums, such as those of the models' ε, are of the numbers as written.
 
     Raises:
-        InvalidInput: a number is outside its range.
+        InvalidInput: a value is out of range.
         NotPrivate: a bare γ is not private for its problem.
 
-    Source: each account has its own; the least of several theorems about the same releases is one (docs/releases.md).
+    Source: see each account (docs/releases.md).
 
     >>> from darrm_opt import Problem, solve
     >>> solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))
@@ -358,20 +357,19 @@ def total_privacy(
 def total_privacy_of_sequence(
     parts: Iterable[tuple[Released | Release, int]], total_delta: float, *, fresh: bool = False
 ) -> ReleaseTotal:
-    """Return what releases of several γ cost together, in whatever order they are made.
+    """Return the cost of releases of several γ together, in any order.
 
     Args:
-        parts: (release, how many) for each γ; how many of each is fixed beforehand, their order
-            may be chosen on the way.
+        parts: (release, number) for each γ; the numbers are fixed beforehand, the order may be adaptive.
         total_delta: allowed in total [probability], in [0, 1).
         fresh: as in `total_privacy`. Releases for equal voters (K, their privacy, ``affected``) are taken to be of the
             same models, others to be of other models.
 
     Returns:
-        As `total_privacy`, which it equals where all γ are equal.
+        As `total_privacy`, which it equals if all γ are equal.
 
     Raises:
-        DarrmError: what `total_privacy` raises, for the same reasons.
+        DarrmError: as `total_privacy`.
     """
     total_delta, fresh = probability(total_delta, "total_delta"), check_fresh(fresh)
     counts: Counter[Release] = Counter()
@@ -381,12 +379,12 @@ def total_privacy_of_sequence(
             raise InvalidInput("queries", count, f"at most {MAX_RELEASES} releases")
         if count:
             counts[release] += count
-    # Whether an answer composes at the voters' own privacy depends on the number of answers in all, not of one γ.
+    # Whether answers compose at the voters' own privacy depends on their number in all, not of one γ.
     queries = sum(counts.values())
     releases = sorted(counts.items(), key=_sort_key)
     stated = [part for release, count in releases for part in release.guarantees(count, fresh=fresh, queries=queries)]
     found = total_of(stated, total_delta, effort=STATED, compare=COMPARED)
-    # Where voters are taken as not private, an adversary against those is none against the releases: no lower bound.
+    # If voters are taken as not private, an adversary against those is not one against the releases: no lower bound.
     at_least = None
     if all(release.effective(queries, fresh=fresh) is release for release in counts):
         at_least = attained_by_adversary([(release.profile.inner, count) for release, count in releases], total_delta)
@@ -396,7 +394,7 @@ def total_privacy_of_sequence(
 def attained_by_adversary(parts: ReleasesOf[BitRegion], total_delta: float) -> float | None:
     """Return an ε that some adversary attains with releases inside regions, in some order; None for too many of them.
 
-    It is a lower bound on every account.
+    It is a lower bound for every account.
     """
     if sum(region.moves.shape[0] * count for region, count in parts) * ADVERSARY_POINTS > MAX_ADVERSARY_WORK:
         return None
@@ -419,8 +417,8 @@ def exact_epsilon(
 ) -> float:
     """Return the total ε of releases of any γ by the exact recursion on its bits.
 
-    γ need not be private for its problem's target. Where voters were trained once, the models together may cost less,
-    and then that is the total.
+    γ need not be private for its problem's target. For voters trained once it is the total of the models together if
+    that is less.
 
     Guarantees: Sound.
     """
@@ -432,7 +430,7 @@ def exact_epsilon(
 
 
 def checked_budget(budget: Privacy) -> Privacy:
-    """Return a total (ε, δ) that releases may cost together: a finite one."""
+    """Return a valid, finite total (ε, δ) of releases."""
     if not isinstance(budget, Privacy):
         raise InvalidInput("budget", budget, "a Privacy(epsilon, delta)")
     if budget.epsilon == math.inf:
@@ -450,30 +448,28 @@ def most_releases(
     fresh: bool = False,
     quick: bool = False,
 ) -> Quota:
-    """Return how many releases fit in ``budget``.
+    """Return the number of releases that fit in ``budget``.
 
     Args:
         released: a mechanism (`darrm_opt.mechanisms`), a `Solution`, or a pair (gamma, problem), which is verified
             first.
         budget: total (ε, δ) of all releases, ε finite.
-        sampling: of a mechanism, how the records are drawn anew for every release; None: every record is in every
+        sampling: for a mechanism, how the records are drawn anew for every release; None: every record is in every
             release.
-        fresh: of a γ, True where every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
-            answer; False where the voters were trained once, and (ε, Δ) is the privacy of the whole voter
+        fresh: for a γ, True if every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
+            answer; False if the voters were trained once, and (ε, Δ) is the privacy of the whole voter
             (`freshness.FRESH`).
-        quick: of a γ, leave out the accounts whose time grows with the count.
+        quick: for a γ, skip the accounts whose time grows with the count.
 
     Returns:
-        A count that fits; up to 1 % more may.
+        A count that fits; up to 1 % more may fit.
 
     Guarantees:
-        That many releases, each chosen freely in view of the earlier answers, are together (ε, δ)-DP; so are fewer.
+        That many releases, each chosen freely after the earlier answers, are together (ε, δ)-DP; so are fewer.
 
     Raises:
-        InvalidInput: the budget is not valid, or samples are named for a γ or private voters.
+        InvalidInput: the budget is invalid, or samples are given for a γ or private voters.
         NotPrivate: a bare γ is not private for its problem.
-
-    Source: `largest_quota`, by all accounts.
 
     >>> from darrm_opt import Problem, solve
     >>> solution = solve(Problem(11, Privacy(float("inf")), Privacy(0.2676, 3e-4), 1))
@@ -507,7 +503,7 @@ def most_releases(
 
 
 def total_delta_of(privacy: Privacy, queries: int, slack: float) -> float:
-    """Return 1 − (1−δ)^Q (1−s): the total δ that the closed form has with slack s, rounded up."""
+    """Return 1 − (1−δ)^Q (1−s): the total δ of the closed form with slack s, rounded up."""
     queries = whole_number(queries, "queries", "a whole number of releases, at least 0", least=0)
     slack = probability(slack, "slack")
     total = kov_delta({privacy: queries} if queries else {}, slack)

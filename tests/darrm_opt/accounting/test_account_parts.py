@@ -219,10 +219,10 @@ def test_lengths_of_distributions_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(pld, "MAX_CELLS", whole.masses.size)
     assert one.repeated(9).masses.size == whole.masses.size
     monkeypatch.setattr(pld, "MAX_CELLS", whole.masses.size - 1)
-    with pytest.raises(TooMuchWork, match=r"a PLD at discretisation 0.25 would need 19 cells, more than 18"):
+    with pytest.raises(TooMuchWork, match=r"a PLD at discretisation 0.25 would need 19 cells; the limit is 18"):
         one.repeated(9)
     monkeypatch.setattr(pld, "MAX_CELLS", 11)
-    with pytest.raises(TooMuchWork, match=r"would need 12 cells, more than 11"):
+    with pytest.raises(TooMuchWork, match=r"would need 12 cells; the limit is 11"):
         one.then(one)
     with refused("discretisation"):
         one.then(pld_of(Privacy(0.5), 0.5))

@@ -171,7 +171,7 @@ def test_what_is_charged_next_may_depend_on_the_answers() -> None:
     assert accepted("best") == dict.fromkeys(kinds, 0)
     accountant = PrivacyBudget(budget)
     accountant.charge(first, 6)
-    refused = r"charging Privacy\(epsilon=0\.2.*is refused: .* events of Privacy\(epsilon=0\.1.*accounting = 'simple'"
+    refused = r"charging Privacy\(epsilon=0\.2.*is rejected: .* events of Privacy\(epsilon=0\.1.*accounting = 'simple'"
     with pytest.raises(BudgetExceeded, match=refused):
         accountant.charge(Privacy(0.2))
     assert accountant.events == {first: 6}

@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from support.darrm_runner import refused as refused_word
 from support.darrm_runner import run, run_json
 from support.live import serving
 from support.patient import patient
 
 from api.app import create_app
 from darrm_client import DarrmClient
-from darrm_opt import Privacy, Problem, least_parameter, solve, verify
+from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.accounting.sampling import Sampling, amplify_by_subsampling
-from darrm_opt.planning.compare import compare
 from darrm_opt.privacy_curves import profile_in_total
 from darrm_opt.problem import TargetProfile
 from darrm_opt.questions.compare import Compare
@@ -128,20 +126,6 @@ def test_tables_take_profiles_and_several_targets_at_every_door(service: TestCli
     assert rest["targets"] == body["targets"]
 
 
-def test_the_least_target_is_one_at_every_door(service: TestClient, client: DarrmClient) -> None:
-    asked: dict[str, Any] = {"K": 5, "parameter": "target_epsilon", "utility": 0.95, "delta": 0.0, "digits": 2}
-    own = least_parameter(**asked, profile=VOTER)
-    words = ("--K", "5", "--parameter", "target_epsilon", "--utility", "0.95", "--delta", "0", "--digits", "2")
-    told = run_json("least", *words, "--profile", TEXT)
-    rest = service.post("/v1/least", json={**asked, "profile": PAIRS}).json()
-    found = client.ask(Least.of(asked | {"profile": PAIRS}))
-    assert told["value"] == rest["value"] == found.value == own.value
-    assert rest["design"]["gamma"] == own.solution.gamma.tolist()
-    assert own.is_least
-    assert own.below is not None
-    assert own.below.reached < 0.95 <= own.reached
-
-
 @pytest.mark.parametrize(
     ("path", "body", "field"),
     [
@@ -189,37 +173,3 @@ def test_a_voter_that_draws_its_records_has_each_point_amplified() -> None:
         for r in (a, b):
             p, p_prime = (float((1 - q) * float(r) + q * float(side)) for side in (a, b))
             assert all(p <= math.exp(epsilon) * p_prime + delta + 1e-12 for epsilon, delta in drawn.points)
-
-
-def test_a_comparison_of_voters_that_draw_their_records_is_one_at_every_door(
-    service: TestClient, client: DarrmClient
-) -> None:
-    points = ((0.0, 0.6), (2.0, 0.01))
-    sampling, total = Sampling(records=1000, sample=100, scheme="each-voter"), Privacy(0.5, 0.02)
-    problem = Problem(5, PrivacyProfile(points), total)
-    words = ["plan", "--compare", "--K", "5", "--profile", "0:0.6,2:0.01", "--queries", "3", "--total-epsilon", "0.5"]
-    words += ["--total-delta", "0.02", "--records", "1000", "--sample", "100", "--sampling", "each-voter"]
-    body = {"K": 5, "profile": [list(point) for point in points], "queries": 3, "total_epsilon": 0.5}
-    body |= {"total_delta": 0.02, "records": 1000, "sample": 100, "sampling": "each-voter"}
-    told, rest = run_json(*words, "--fresh"), service.post("/v1/compare", json=body | {"fresh": True})
-    assert rest.status_code == 200, rest.text
-    drawn = sampling.voter(problem.voter)
-    assert told["voters"]["profile"] == [list(point) for point in drawn.points]
-    assert rest.json()["voters"] == told["voters"]
-    assert rest.json()["rows"] == told["rows"]
-    for found in (
-        compare(problem, 3, total, fresh=True, sampling=sampling),
-        client.ask(Compare.of(body | {"fresh": True})),
-    ):
-        assert found.problem.voter == drawn
-        assert [row.utility for row in found.rows] == [row["utility"] for row in told["rows"]]
-    # what no theorem covers is refused by the name of its option
-    assert "--fresh" in refused_word(*words)
-    assert "--sampling" in refused_word(*words[:-2], "--fresh")
-    for wrong, field in (({}, "fresh"), ({"fresh": True, "sampling": "poisson"}, "sampling")):
-        answer = service.post("/v1/compare", json=body | wrong)
-        assert answer.status_code == 422, answer.text
-        assert answer.json()["errors"][0]["field"] == field
-    public = {name: value for name, value in body.items() if name != "profile"} | {"epsilon": "inf", "fresh": True}
-    answer = service.post("/v1/compare", json=public)
-    assert answer.json()["errors"][0]["field"] == "records", answer.text

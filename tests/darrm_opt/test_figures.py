@@ -95,23 +95,6 @@ def test_an_error_is_drawn_over_the_shared_p(solution: Solution, measure: str) -
     assert len(p) == 401
 
 
-def test_the_comparison_has_gamma_and_its_error_side_by_side(
-    solution: Solution, baselines: dict[str, NoiseFunction]
-) -> None:
-    figure = comparison_figure(solution, baselines)
-    left, right = figure.axes
-    assert np.array_equal(lines(left)[OPTIMAL][1], solution.gamma)
-    assert lines(right)[OPTIMAL][1][200] == pytest.approx(error_curve(solution.noise, [0.75]).tv_error[0], abs=1e-15)
-    assert len(legend(figure)) == 4
-
-
-def test_both_errors_are_drawn_side_by_side(solution: Solution) -> None:
-    tv, both = errors_figure(solution.problem, {"optimal": solution.noise}).axes
-    assert "tv error" in tv.get_ylabel()
-    assert "disagreement" in both.get_ylabel()
-    assert np.all(np.asarray(lines(both)[OPTIMAL][1]) >= np.asarray(lines(tv)[OPTIMAL][1]))
-
-
 def test_errors_are_drawn_over_the_allowance_with_gaps_where_undefined() -> None:
     problem = Problem.from_allowance(K=11, m=1, epsilon=0.1)
     errors = {
@@ -143,12 +126,6 @@ def test_lines_are_told_apart_without_colour_and_by_the_colour_blind(
     colours = [seen @ np.array(to_rgb(line.get_color())) ** 2.2 for line in drawn]
     apart = [np.abs(a - b).max() for i, a in enumerate(colours) for b in colours[:i]]
     assert min(apart) > 0.03
-
-
-def test_many_voters_are_drawn_without_a_crowd_of_markers() -> None:
-    problem = Problem.from_allowance(K=201, m=20, epsilon=0.1)
-    figure = gamma_figure(solve(problem), {"subsampling": subsampling(201, 20)})
-    assert {line.get_marker() for line in figure.axes[0].get_lines()} == {"None"}
 
 
 @pytest.mark.parametrize("file_format", FORMATS)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from pathlib import Path
 
 import pytest
-from support.kernels import HAS_KERNEL
 
 from benchmarks import limits
 from benchmarks.__main__ import main
@@ -15,7 +12,7 @@ from benchmarks.cases import SUITES, Case, Command, Job, Profile, Solve, Total, 
 from benchmarks.judge import checks, ratios
 from benchmarks.limits import published_method, sweep_operations
 from benchmarks.measure import Failure, Measurement, Outcome, measure
-from benchmarks.report import RESULTS, merged, section
+from benchmarks.report import RESULTS, section
 from benchmarks.run import Budget, Result, run
 from benchmarks.scan import points
 from darrm_opt import Problem, solve
@@ -132,13 +129,6 @@ COMPARED = Case("compared", "quick", TINY, Wanted(faster=2), peer=OTHER)
 ALONE = Case("alone", "quick", Solve(9, 2, 1e-5), Wanted(seconds=1), limit=5)
 
 
-def test_job_and_peer_take_turns(tmp_path: Path) -> None:
-    results, script = [Result(COMPARED), Result(ALONE)], Scripted({})
-    run(results, Budget(LONG), tmp_path, measured_by=script)
-    assert [job for job, _ in script.asked] == [TINY, OTHER, ALONE.job] * 3
-    assert {seconds for job, seconds in script.asked if job == ALONE.job} == {5}
-
-
 def test_failures_are_not_repeated_commands_run_once_more_and_a_spent_budget_is_told(tmp_path: Path) -> None:
     results = [Result(COMPARED), Result(ALONE)]
     run(results, Budget(LONG), tmp_path, measured_by=Scripted({OTHER: Failure("exit code 1")}))
@@ -212,99 +202,7 @@ def test_a_run_writes_the_table_and_keeps_the_other_suite(tmp_path: Path) -> Non
     assert "Not run yet." not in both.partition("## scale")[2].partition("\n## ")[0]
 
 
-# ------------------------------------------------------------------------------------------- precomputation
-
-
-def test_precomputation_is_measured_on_as_many_problems_as_it_says() -> None:
-    from benchmarks.precompute import PROBLEMS, specs
-
-    found = specs(PROBLEMS)
-    assert len({spec.key for spec in found}) == PROBLEMS == 6_000
-    assert {request.problem.K for request in found} == {*range(3, 52, 2)}
-    assert {request.problem.voter.delta for request in found} == {0.0, 1e-5}
-    assert len({str(request.objective) for request in found}) == 2
-    with pytest.raises(ValueError, match="10000 problems of a grid"):
-        specs(10_000)
-
-
-@pytest.mark.parametrize(("seconds", "met", "code"), [(0.005, "6 of 6", 0), (0.006, "5 of 6", 1)])
-def test_what_precomputation_shows_stands_beside_the_other_suites(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, met: str, code: int
-) -> None:
-    from benchmarks import precompute
-
-    def measured(task: str, limit: float, *arguments: object) -> dict[str, float]:
-        assert limit > 0
-        if task == "stored":
-            return {"problems": float(str(arguments[0])), "seconds": 1e-3, "peak": 6e7}
-        took = {"loop": 0.01, "processes": seconds, "one": 0.0105, "dask": 1.1 * seconds, "direct": 0.009}
-        way = {"seconds": took.get(str(arguments[0]), 0.006), "solving": 0.008, "driver": 0.001, "idle": 0.0001}
-        return {"problems": 20.0, "starting": 2.0, "processor": 9.0, **way}
-
-    monkeypatch.setattr(precompute, "_apart", measured)
-    output = tmp_path / "results.md"
-    output.write_text(merged("", {"quick": "## quick\n\nsmall\n"}), encoding="utf-8")
-    with pytest.raises(SystemExit) as ended:
-        main(["precompute", "--problems", "20", "--cached", "1000", "--repeats", "2", "--output", str(output)])
-    assert bool(ended.value.code) == bool(code)
-    text = output.read_text(encoding="utf-8")
-    assert "## quick\n\nsmall\n" in text
-    assert f"Met: **{met}**" in text.partition("## precompute")[2]
-    assert "\n`python -m benchmarks precompute --problems 20 --cached 1000 --repeats 2`, " in text
-    ratio = f"{0.01 / seconds:.2f}"
-    assert f"| 2 processes against the loop, which stores nothing | {ratio} ({ratio}–{ratio})× |  |  |" in text
-    assert "| 2 loops at once against one: what this machine allows | 2.00 (2.00–2.00)× |  |  |" in text
-    share = f"{0.0105 / seconds / 2:.2f}"
-    assert f"| 2 processes against one process, as a share of that | {share} ({share}–{share}) |  |  |" in text
-    ratio = f"{0.0105 / seconds:.2f}"
-    assert f"| 2 processes against one process | {ratio} ({ratio}–{ratio})× | ≥ 1.85× |" in text
-    assert "| 4 cores against one process, on paper | 3.45 (3.45–3.45)× | ≥ 3.4× | yes |" in text
-    assert merged(text, {}) == text  # kept when another suite is run
-
-
-def test_what_a_stored_problem_costs_is_measured(tmp_path: Path) -> None:
-    from benchmarks.precompute import stored
-
-    found = stored(50, tmp_path)
-    assert found["problems"] == 90
-    assert found["seconds"] > 0
-    assert found["peak"] > 1e6
-
-
 # ------------------------------------------------------------------------------------------------- the kernel
-
-
-@pytest.mark.skipif(not HAS_KERNEL, reason="built without a C compiler")
-@pytest.mark.parametrize(("wanted", "code"), [(0.0, 0), (1e9, 1)])
-def test_the_kernel_is_measured_beside_numpy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: float, code: int
-) -> None:
-    from benchmarks import kernel
-    from darrm_opt.design.kernel import library
-
-    seen = []
-    monkeypatch.setenv("DARRM_KERNEL", "auto")  # restored afterwards
-    monkeypatch.setattr(kernel, "SECONDS_PER_TURN", 0.0)
-    monkeypatch.setattr(
-        kernel, "searches", lambda: iter([("nothing", wanted, lambda: seen.append(library.kernel()), 0.5)])
-    )
-    monkeypatch.setattr(kernel, "processor_seconds", lambda search, _: 1.0 if search() is None else 0.0)
-    with pytest.raises(SystemExit) as ended:
-        main(["kernel", "--turns", "2", "--output", str(tmp_path / "results.md")])
-    library.kernel.cache_clear()
-    assert bool(ended.value.code) == bool(code)
-    assert [found is None for found in seen] == [False, False, True, True] * 2  # once before it is timed
-    text = (tmp_path / "results.md").read_text(encoding="utf-8")
-    assert (
-        f"| nothing | 1e+03 ms | 1e+03 ms | 1× | ≥ {wanted:g}× | {'**no**' if code else 'yes'} | 5e+02 ms, 2× |" in text
-    )
-
-
-def test_every_search_that_is_measured_runs() -> None:
-    from benchmarks.kernel import searches
-
-    names = [what for what, _, search, _ in itertools.islice(searches(), 2) if search() is not None]
-    assert names == ["proof, K=11, Δ=1e-05", "proof, K=35, Δ=1e-05"]
 
 
 def test_a_sweep_is_counted_entry_by_entry() -> None:
@@ -317,19 +215,6 @@ def test_a_sweep_is_counted_entry_by_entry() -> None:
 def test_the_published_method_finds_the_same_gamma() -> None:
     problem = Problem.from_allowance(5, 2, 0.1, 1e-3)
     assert published_method(problem) == pytest.approx(solve(problem).gamma[3:], abs=1e-6)
-
-
-def test_limits_stand_beside_the_other_suites(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "DESIGNS", ((5, 2.0, 0.0, True, True), (7, 2.0, 0.0, False, False)))
-    monkeypatch.setattr(limits, "processor_seconds", lambda *_: 0.5)
-    for rate in ("operation_rate", "byte_rate"):
-        monkeypatch.setattr(limits, rate, lambda: 1e3)
-    main(["limits", "--turns", "1", "--output", str(tmp_path / "results.md")])
-    text = (tmp_path / "results.md").read_text(encoding="utf-8")
-    assert re.search(
-        r"^\| K=5, Δ=0, m=2 \| 500 ms \| 314 ms \| 1.59× \| 500 ms, 1× \| 500 ms, 1× \|$", text, re.MULTILINE
-    )
-    assert re.search(r"^\| K=7, Δ=0, m=2 \| .*× \|  \|  \|$", text, re.MULTILINE)
 
 
 def test_every_point_of_the_scan_is_a_problem() -> None:

@@ -35,27 +35,3 @@ def test_every_dotted_name_in_backticks_exists(package: str) -> None:
         if name not in files and not docstrings.resolves(name, module)
     }
     assert wrong == set()
-
-
-def test_a_name_is_found_from_its_last_module_on_and_in_the_module_that_says_it() -> None:
-    from darrm_opt.planning import plain_majority
-
-    for name in (
-        "darrm_opt.design.privacy_profile",
-        "design.privacy_profile.ProfileSearch",
-        "privacy_profile.ProfileSearch",
-        "Solution.gap",
-        "NoiseFunction.values",
-        "time.perf_counter",
-    ):
-        assert docstrings.resolves(name), name
-    assert docstrings.resolves("question.Question", plain_majority)
-    for name in (
-        "design.profile",
-        "noisy.calibrated",
-        "Solution.gaps",
-        "time.perf",
-        "darrm_opt.designs.solver",
-        "nowhere.to",
-    ):
-        assert not docstrings.resolves(name), name

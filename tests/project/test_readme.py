@@ -1,20 +1,15 @@
-"""The README is run: every block of code, every number, every link, and the picture's own command."""
+"""The README's numbers, its picture and its entry for a bibliography. Its blocks are run as those of all pages are."""
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib as mpl
 import pytest
-from documented import HERE, Block, blocks_of, session, shell_in
+from documented import blocks_of
 from support.darrm_runner import run
 from support.paths import ROOT
-from support.served import serving
 
 from api.settings import Settings
 from darrm_opt import Privacy, Problem, solve
@@ -24,56 +19,6 @@ from darrm_opt.planning.compare import compare
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PICTURE = "docs/images/mnist.svg"
-BLOCKS = [*blocks_of("README.md", README)]
-SHELL = [b for b in BLOCKS if b.language == "sh" and not b.left_out and b.code != "darrm serve\n"]
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> dict[str, str]:
-    return shell_in(tmp_path)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    with serving(tmp_path) as service:
-        yield service.url
-
-
-def test_every_block_is_run_or_says_why_not() -> None:
-    assert {b.language for b in BLOCKS} == {"sh", "pycon", "bibtex"}
-    assert [b.code for b in BLOCKS if b.left_out] == ["make run\n", "make test\n"]
-    assert README.count("```") == 2 * len(BLOCKS)
-    assert "darrm serve\n" in [b.code for b in BLOCKS]  # the fixture `server`
-
-
-PROGRESS = re.compile(r"^comparing: .* \(\d+:\d\d:\d\d\)\n", re.MULTILINE)  # of a comparison on a slow machine
-
-
-@pytest.mark.parametrize("block", [b for b in SHELL if "curl" not in b.code], ids=str)
-def test_a_shell_block_runs(block: Block, shell: dict[str, str], tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["sh", "-eu", "-c", block.code], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, PROGRESS.sub("", done.stderr)) == (0, "")
-    assert done.stdout
-
-
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-@pytest.mark.parametrize("block", [b for b in SHELL if "curl" in b.code], ids=str)
-def test_a_block_with_requests_runs(block: Block, shell: dict[str, str], server: str, tmp_path: Path) -> None:
-    assert HERE in block.code
-    code = block.code.replace(HERE, server).replace("curl -sS", "curl -sS --fail --noproxy '*'")
-    done = subprocess.run(
-        ["sh", "-eu", "-c", code], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    proof, _, curve = done.stdout.partition("{")
-    assert "private    proved for these exact numbers" in proof
-    assert len(json.loads("{" + curve)["p"]) == 6
-
-
-def test_the_python_blocks_print_what_they_say() -> None:
-    assert session("README.md", [b for b in BLOCKS if b.language == "pycon"]) == ""
 
 
 def test_the_table_of_utilities_is_what_is_computed() -> None:
@@ -142,7 +87,7 @@ def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
 
 
 def test_the_bibtex_says_what_the_citation_file_does() -> None:
-    (entry,) = (block.code for block in BLOCKS if block.language == "bibtex")
+    (entry,) = (block.code for block in blocks_of("README.md", README) if block.language == "bibtex")
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     fields = {
         name: value.strip("{}") for name, value in re.findall(r"(\w+) += ({.*}),", entry.partition("@article")[0])

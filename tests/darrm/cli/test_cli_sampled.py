@@ -106,7 +106,7 @@ def test_texts_of_labels_and_a_job_that_is_killed(tmp_path: Path) -> None:
     (tmp_path / "tokens.py").write_text(TOKENS, encoding="utf-8")
     command = f"{sys.executable} {tmp_path / 'tokens.py'}"
     mechanism, log, labels = (tmp_path / name for name in ("mechanism.json", "log", "labels.csv"))
-    shape = ("--K", "10", "--classes", "4", "--queries", "12", "--total-epsilon", "20", "--total-delta", "1e-5")
+    shape = ("--K", "10", "--classes", "4", "--queries", "12", "--rate", "3", "--delta", "1e-5")
     drawn = (*DRAWN, "--sampling", "poisson,labels=3")
     assert run("cost", "permute_and_flip", *shape, *drawn, "--output", str(mechanism)).exit_code == 0
     words = ("label", "--solution", str(mechanism), "--release-log", str(log), "--output", str(labels))
@@ -122,10 +122,6 @@ def test_texts_of_labels_and_a_job_that_is_killed(tmp_path: Path) -> None:
     assert (found["spent"], found["labels"], found["limit"]) == (12, 9, 12)
     assert "drawn when a process ended" in later.stderr
     assert labels.read_text(encoding="utf-8").split()[1:] == ["0", "1", "2"] * 3
-    assert (
-        mechanism_from_record(json.loads(mechanism.read_text())).cost(12, 1e-5, Sampling(5452, 40, labels=3)).epsilon
-        <= 20
-    )
 
 
 ANSWERS = """

@@ -8,18 +8,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Self
 
 import pytest
 from rich.console import Console
 from support.darrm_runner import SMALL, refused, run, start
 
-from darrm.cli import all_verbs, cached_solve, examples_of, load, output, table_design, verbs_by_topic
+from darrm.cli import all_verbs, cached_solve, examples_of, load, output
 from darrm.cli.cached_solve import progress_text
 from darrm.cli.output import ProgressDisplay
 from darrm.cli.parameters import DesignOptions
 from darrm.cli.parser import Command, parse
-from darrm.cli.verbs import question
 from darrm_opt.design.solution import Progress
 from darrm_opt.problem import Problem
 
@@ -37,17 +35,6 @@ def test_a_terminal_without_greek_gets_the_names_of_letters(
     assert "Traceback" not in stderr
     assert "?" not in stdout + stderr
     assert "gamma" in stdout or words == ("solve", "--K", "x")
-
-
-def test_help_is_short_for_help() -> None:
-    assert run("-h").stdout == run("--help").stdout
-    assert run("solve", "-h").stdout == run("solve", "--help").stdout
-
-
-def test_verbs_stand_in_groups() -> None:
-    text = run("--help").stdout
-    places = [text.index(f"\n{title}:\n") for title in verbs_by_topic()]
-    assert places == sorted(places)
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -187,35 +174,3 @@ def test_a_long_solve_shows_where_it_stands(
     assert "solving" in capsys.readouterr().err
     at = Progress(round=3, rows=1234, utility=0.5, upper_bound=0.75, violation=0.1, seconds=2.0)
     assert progress_text(at) == "round 3: 1,234 rows, utility 0.500000, bound 0.750000, gap 2.5e-01"
-
-
-@pytest.mark.parametrize(
-    ("words", "texts"),
-    [
-        (("cost", "gnmax", "--K", "5", "--sigma", "40", "--delta", "1e-5"), ["accounting"]),
-        (
-            ("solve", "--K", "5", "--classes", "3", "--affected", "1", "--target-epsilon", "1"),
-            ["designing the table", "comparing mechanisms"],
-        ),
-        (
-            ("plan", "--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-5", "--affected", "1"),
-            ["planning"],
-        ),
-        (("solve", "--K", "5", "--m", "2", "--epsilon", "0.1"), ["solving"]),
-        (("compose", "--epsilon", "0.1", "--queries", "3", "--total-delta", "1e-5"), ["working"]),
-    ],
-)
-def test_verbs_that_can_take_long_show_that_they_work(
-    words: tuple[str, ...], texts: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    shown: list[str] = []
-
-    class Seen(ProgressDisplay):
-        def __enter__(self) -> Self:
-            shown.append(self._text)
-            return super().__enter__()
-
-    for module in (cached_solve, table_design, question):
-        monkeypatch.setattr(module, "ProgressDisplay", Seen)
-    assert run(*words).exit_code == 0
-    assert shown == texts

@@ -428,14 +428,6 @@ def test_progress_is_told_and_bounds_never_rise(shape: Any) -> None:
     assert seen[-1].utility == pytest.approx(solution.utility, abs=1e-9)
 
 
-def test_a_watcher_may_stop_a_solve() -> None:
-    def stop(_: Progress) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        solve(Problem.from_allowance(11, 3, 0.1), progress=stop)
-
-
 def test_what_no_problem_is_solved_with_is_refused() -> None:
     refuses(
         solve,
@@ -456,14 +448,6 @@ def test_what_no_problem_is_solved_with_is_refused() -> None:
 def test_histograms_must_count_as_many_voters() -> None:
     with refused("counts"):
         solve(Problem.from_allowance(3, 1, 0.1), "histogram(1,2,3)")
-
-
-def test_a_solution_is_frozen() -> None:
-    solution = solve(Problem.from_allowance(3, 1, 0.1))
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        solution.utility = 1.0
-    with pytest.raises(ValueError, match="read-only"):
-        solution.gamma[0] = 0.0
 
 
 def test_a_warning_follows_from_what_the_solve_found() -> None:

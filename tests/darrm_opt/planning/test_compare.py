@@ -23,7 +23,7 @@ from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.bagging import Bags, bags_of
 from darrm_opt.errors import InvalidInput, TooMuchWork
-from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, noise_function
+from darrm_opt.mechanisms.vote_noise import GaussianNoise
 from darrm_opt.noise import Array
 from darrm_opt.planning import MECHANISMS
 from darrm_opt.planning.candidates import check_draw
@@ -31,7 +31,6 @@ from darrm_opt.planning.compare import Comparison, ComparisonRow, compare
 from darrm_opt.planning.ranking import ranked_options
 from darrm_opt.priors import Histogram, SharedBeta, poisson_binomial, vote_histogram
 from darrm_opt.problem import FRESH
-from darrm_papers.pate import gnmax_wins
 
 PRIVATE = Problem.from_allowance(K=11, m=1, epsilon=0.0892, Delta=1e-4)
 OPEN = Problem.from_allowance(K=11, m=None, epsilon=math.inf, target_epsilon=1.0, delta=1e-4, affected=1)
@@ -105,7 +104,6 @@ def test_voters_that_are_not_private(bare: Comparison) -> None:
 @for_each(
     ("problem", "queries", "total", "objective"),
     [
-        (Problem(5, Privacy(math.inf), Privacy(1.0), affected=1), 30, Privacy(1.5, 1e-3), "rectangular"),
         (Problem(6, Privacy(0.5), Privacy(1.0)), 8, Privacy(2.0, 1e-4), "shared(2,5)"),
         (Problem(5, Privacy(0.2, 1e-3), Privacy(1.0), affected=3), 10, Privacy(1.0, 0.02), "uniform(0.6) agreement"),
         (Problem(4, Privacy(math.inf), Privacy(1.0), affected=2), 1, Privacy(0.7, 0.01), "rectangular"),
@@ -120,15 +118,6 @@ def test_no_way_is_more_useful_than_the_optimum(problem: Problem, queries: int, 
         assert row.utility is None or row.utility <= best + 1e-6
         assert row.epsilon is None or row.epsilon <= total.epsilon
     assert found.rows[0].utility == pytest.approx(best, abs=1e-6)
-
-
-def test_a_noisy_vote_is_a_noise_function() -> None:
-    gamma = noise_function(11, GaussianNoise.of_sigma(5.0)).values
-    wins = [gnmax_wins(11, ones, 5.0, "discrete") for ones in range(12)]
-    assert np.allclose(gamma, np.abs(2 * np.array(wins) - 1), atol=1e-12)
-    even = noise_function(4, LaplaceNoise(2.0)).values
-    assert even[2] == 0.0
-    assert even[0] == even[4] == pytest.approx(2 * LaplaceNoise(2.0).wins(4) - 1)
 
 
 DRAW: dict[str, Any] = {"bags": Bags(200, 10)}
@@ -214,13 +203,6 @@ def test_a_draw_decides_how_many_are_affected() -> None:
         compare(SMALL, 4, BUDGET, **DRAW, fresh=True)
 
 
-def test_more_queries_leave_less_accuracy(private: Comparison, only: Callable[..., None]) -> None:
-    only("optimal_sequence", "randomized_response", "gnmax")
-    more = compare(PRIVATE, 60, BUDGET, fresh=True)
-    for name in ("optimal_sequence", "randomized_response", "gnmax"):
-        assert (of(more, name).utility or 1) < (of(private, name).utility or 0)
-
-
 def test_accuracy_is_over_the_prior_that_is_asked(only: Callable[..., None]) -> None:
     only("gnmax", "laplace", "subsampling")
     unanimous = compare(SMALL, 5, BUDGET, prior=Histogram((1, *[0] * 4, 1)), fresh=True)
@@ -268,7 +250,7 @@ def test_bad_input_is_named() -> None:
             Problem(101, Privacy(0.1), Privacy(1.0)),
             1000,
             Bags(1000, 50),
-            r"about \d{3} queries at most",
+            r"at most about \d{3} queries",
         ),
     ],
     ids=["draw", "private voters"],

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from auditor import Auditor
 from support.cases import for_each
 from support.refusals import refused, refuses
 
@@ -25,7 +24,6 @@ from darrm_opt.plurality import ABSTENTION, Table, TableMechanism, count_votes, 
 from darrm_opt.problem import NOT_PRIVATE
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly
 from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog, ReleaseLogDamaged
-from darrm_opt.tables.certificate import Edge
 from darrm_opt.tables.problem import partition_cells
 
 PROBLEM = Problem(7, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3, abstention=True)
@@ -73,20 +71,6 @@ def test_one_number_is_drawn_whatever_the_votes() -> None:
         mechanism.draw(counts, fixed)
         asked.add(tuple(fixed.asked))
     assert asked == {(mechanism.table.denominator,)}
-
-
-def test_an_auditor_refutes_less_than_was_claimed_and_not_what_was() -> None:
-    problem = Problem(5, NOT_PRIVATE, Privacy(0.5, 1e-3), 1, classes=3)
-    mechanism = TableMechanism(problem, solve_table(problem).table)
-    worst = mechanism.certificate.worst
-    assert isinstance(worst, Edge)
-    bits = SeededRandomnessForTestsOnly(2)
-    here, there = (
-        np.array([mechanism.draw(counts, bits) for _ in range(8_000)]) for counts in (worst.before, worst.after)
-    )
-    auditor = Auditor(1e-6)
-    assert not auditor.refutes(here, there, 0.5, 1e-3)
-    assert auditor.refutes(here, there, 0.1, 1e-3)
 
 
 def test_a_check_that_fails_releases_nothing() -> None:

@@ -23,7 +23,7 @@ from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.noise_function import BLOCK, CertifiedNoiseFunction
-from darrm_opt.release import ExactCoins, PrivateVote, SeededRandomnessForTestsOnly, SystemRandomness
+from darrm_opt.release import ExactCoins, PrivateVote, SeededRandomnessForTestsOnly
 from darrm_opt.tables.votes import checked_votes
 
 SIGNIFICANCE = 1e-6
@@ -339,7 +339,3 @@ def test_names_need_a_release_log_that_keeps_them() -> None:
         seeded(EVEN).release([1] * 6, "monday")
     with refused("budget", "3.0"):
         PrivateVote(solved(EVEN), 3.0)  # type: ignore[arg-type]  # refused
-
-
-def test_chance_comes_from_the_system_unless_a_test_says_otherwise() -> None:
-    assert isinstance(PrivateVote(solved(EVEN))._source, SystemRandomness)

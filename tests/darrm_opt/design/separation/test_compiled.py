@@ -71,7 +71,7 @@ def equal(one: WorstCase, other: WorstCase) -> bool:
 
 
 @WITH_KERNEL
-@for_each("seed", range(24))
+@for_each("seed", range(12))
 def test_kernel_numpy_and_enumeration_agree(seed: int) -> None:
     rng = np.random.default_rng((seed, 21))
     problem = random_case(rng, (2, 3, 4, 5, 6, 7, 8, 9), largest_Delta=0.9).problem
@@ -115,16 +115,14 @@ def test_without_Delta_the_paths_agree_bit_by_bit(seed: int) -> None:
 @for_each("Delta", [1e-4, 0.02, 0.2, 0.6])
 def test_the_kernel_is_the_separable_search_where_no_enumeration_reaches(K: int, affected: int, Delta: float) -> None:
     constraint = PrivacyConstraint.of(Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected))
-    for seed in range(2):
-        noise = uneven(np.random.default_rng((seed, K)), K)
-        true, fuzz = separable_worst_case(noise, constraint), 4 * constraint.error(1.0)
-        for above in (-math.inf, true.value - 1e-6, true.value + 1e-9):
-            for most in (0, 9):
-                found = worst_case(noise, constraint, above=above, most=most)
-                assert found.method == "complete"
-                assert true.value - fuzz <= found.bound <= max(true.value, above) + 2 * fuzz
-                if above < true.value:
-                    assert found.value == pytest.approx(true.value, abs=fuzz)
+    noise = uneven(np.random.default_rng((1, K)), K)
+    true, fuzz = separable_worst_case(noise, constraint), 4 * constraint.error(1.0)
+    for above, most in itertools.product((-math.inf, true.value - 1e-6, true.value + 1e-9), (0, 9)):
+        found = worst_case(noise, constraint, above=above, most=most)
+        assert found.method == "complete"
+        assert true.value - fuzz <= found.bound <= max(true.value, above) + 2 * fuzz
+        if above < true.value:
+            assert found.value == pytest.approx(true.value, abs=fuzz)
 
 
 @WITH_KERNEL

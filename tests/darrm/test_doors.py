@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from support.patient import patient
 
 from api.app import create_app
 from darrm_client import DarrmClient
-from darrm_opt import Privacy, Problem
+from darrm_opt import Privacy
 from darrm_opt.accuracy import disagreement
 from darrm_opt.design.objective import Objective, as_objective
 from darrm_opt.errors import VerificationFailed

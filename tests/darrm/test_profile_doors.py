@@ -20,8 +20,6 @@ from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.accounting.sampling import Sampling, amplify_by_subsampling
 from darrm_opt.privacy_curves import profile_in_total
 from darrm_opt.problem import TargetProfile
-from darrm_opt.questions.compare import Compare
-from darrm_opt.questions.least import Least
 from darrm_opt.questions.table import TableQuestion
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables.record import TableSpec

@@ -23,10 +23,10 @@ import numpy as np
 
 from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.gaussian import positive_delta
-from darrm_opt.accounting.labels.data_dependent import CountRows, UnpublishedLoss
+from darrm_opt.accounting.labels.data_dependent import CountRows, UnpublishedLoss, check_noise
 from darrm_opt.accounting.labels.discrete_gaussian_argmax import MASS_ERROR, LatticeNoise
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
-from darrm_opt.accounting.labels.vote_cost import MIN_DISCRETE_SIGMA, VoteReleases, vote_cost
+from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
 from darrm_opt.accounting.rdp import ORDERS, rdp_delta, rdp_epsilon
 from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
@@ -76,7 +76,7 @@ class VoteBatch:
         if (self.threshold is None) != (self.check_sigma is None):
             raise InvalidInput("check_sigma", self.check_sigma, "a number with a threshold, None without")
         for name in ("sigma", "check_sigma"):
-            _check_noise(getattr(self, name), name)
+            check_noise(getattr(self, name), name)
         self.releases()  # their ranges
 
     def releases(self) -> list[VoteReleases]:
@@ -292,14 +292,8 @@ class Reference:
         return best[1], best[1].pass_chance(max(0, best[2]))
 
 
-def _check_noise(sigma: float | None, name: str) -> None:
-    """Refuse noise that the losses of given votes do not cover."""
-    if sigma is not None and sigma < MIN_DISCRETE_SIGMA:
-        raise InvalidInput(name, sigma, f"at least {MIN_DISCRETE_SIGMA:g} vote of discrete noise")
-
-
 def _test(sigma: float) -> PowerDivergence:
-    _check_noise(sigma, "test_sigma")
+    check_noise(sigma, "test_sigma")
     return VoteReleases("check", sigma, 1, "discrete").divergence()
 
 

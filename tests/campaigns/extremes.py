@@ -348,9 +348,10 @@ def examine(name: str, at: Situation, argument: str = "") -> str:
     if any(math.isnan(value) or value < 0 for value in [*(values or []), *(others or [])]):
         return f"{name}: {values}, {others} of {at}"
     pairs = zip(values, others, strict=True) if values and others else []
-    if name.startswith("cost of a check") and "sigma" in argument:
-        # A check at a fixed threshold, or a label, is as good as certain at little noise: more may show more, but never
-        # everything.
+    is_check = name.startswith("cost of a check") and "sigma" in argument
+    if is_check or (name.startswith("cost of exponential") and argument == "epsilon" and at.delta > 0):
+        # A label, or a check at a fixed threshold, is as good as certain at little noise, and what is rarer than δ is
+        # not charged: more noise may cost more, but never everything.
         pairs = [(value, other) for value, other in pairs if value == math.inf]
     if any(other < value * (1 - PRECISION) - 1e-12 for value, other in pairs):
         return f"{name}, {argument}: {values}, then {others} of {at}"

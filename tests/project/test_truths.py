@@ -6,7 +6,7 @@ import re
 
 from support.paths import ROOT
 
-from darrm.cli import all_verbs, load
+from darrm.cli import all_verbs, load, question_commands
 from darrm.cli.parser import Command
 from darrm_opt.design.report import CORNERS
 from tools.first_run import first_run
@@ -37,8 +37,9 @@ OF_OTHER_PROGRAMS = (
 
 def test_every_option_in_a_text_exists() -> None:
     flags = {"--help", "--version", "--print-completion"}
-    for verb in [first_run, *(load(name) for name in VERBS)]:
-        flags |= {flag for each in Command.of(verb).parameters for flag in each.flags}
+    commands = [Command.of(verb) for verb in (first_run, *(load(name) for name in VERBS))]
+    for command in (*commands, *question_commands().values()):
+        flags |= {flag for each in command.parameters for flag in each.flags}
     texts = [path for path in TEXTS if path.suffix in {".py", ".md"} and not str(path).endswith(OF_OTHER_PROGRAMS)]
     wrong = [
         f"{path.relative_to(ROOT)}:{number}: {option}"

@@ -33,7 +33,7 @@ from darrm_opt.accounting.labels.discrete_gaussian_argmax import (
 )
 from darrm_opt.accounting.labels.noisy_bit import MIN_DISTANCE_FROM_ONE
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_divergence, largest_loss_term
-from darrm_opt.accounting.labels.vote_cost import VoteReleases
+from darrm_opt.accounting.labels.vote_cost import MIN_DISCRETE_SIGMA, VoteReleases
 from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
@@ -63,6 +63,12 @@ BLOCK = 100_000
 CountRows = NDArray[np.int64]
 
 
+def check_noise(sigma: float | None, name: str) -> None:
+    """Refuse discrete noise that the losses of given votes do not cover."""
+    if sigma is not None and VoteReleases("label", sigma, 1, "discrete").sigma < MIN_DISCRETE_SIGMA:
+        raise InvalidInput(name, sigma, f"at least {MIN_DISCRETE_SIGMA:g} vote of discrete noise")
+
+
 @dataclass(frozen=True, eq=False)
 class UnpublishedLoss:
     """Rényi loss of a fixed batch of queries, given the votes: **not for publication**."""
@@ -84,7 +90,8 @@ class UnpublishedLoss:
         order = real_number(self.order, "order", _ORDER, least=1 + MIN_DISTANCE_FROM_ONE, below=math.inf)
         if (self.threshold is None) != (self.check_sigma is None):
             raise InvalidInput("check_sigma", self.check_sigma, "a number with a threshold, None without")
-        VoteReleases("label", self.sigma, 1, "discrete")  # its range
+        check_noise(self.sigma, "sigma")
+        check_noise(self.check_sigma, "check_sigma")
         object.__setattr__(self, "order", order)
         ordered = np.sort(counts.astype(np.int64), axis=1)[:, ::-1]
         rows, repeats = np.unique(ordered, axis=0, return_counts=True) if len(ordered) else (ordered, np.zeros(0))

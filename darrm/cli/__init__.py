@@ -68,10 +68,11 @@ def _command_of(words: Sequence[str]) -> tuple[str, Sequence[str], Command | Non
     if added is None or not added.uses_threads:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if words[0].replace("-", "_").isidentifier() and words[0] not in {verb.split()[0] for verb in known}:
-        from darrm.cli.verbs.question import question_command
+        from darrm.cli.verbs.question import question_command, question_verbs
 
         if (command := question_command(words[0])) is not None:
             return words[0], words[1:], command
+        parse_verb(words, [*known, *question_verbs(known)])  # an error that suggests one of all names
     name, rest = parse_verb(words, known)
     return name, rest, Command.of(load(name)) if name in known else None
 

@@ -188,3 +188,8 @@ def test_an_invalid_option_is_named(command: str, tmp_path: Path, monkeypatch: p
             assert option in message, (text, message)
             assert message.startswith("Error: ")
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(("word", "meant"), [("curve", "error-curve"), ("lest", "least"), ("slove", "solve")])
+def test_names_of_all_commands_are_suggested(word: str, meant: str) -> None:
+    assert f"No such command '{word}'. Did you mean {meant}" in refused(word)

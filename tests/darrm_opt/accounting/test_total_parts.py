@@ -165,13 +165,13 @@ def test_so_many_releases_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_holds_without_delta_holds_at_every_delta(delta: float) -> None:
     """Grids and Rényi divergences said up to 37 times as much of a release of a γ with a δ of its own."""
     voters = Problem(5, Privacy(math.inf), Privacy(0.5, 1e-3))
-    release = Release(NoiseFunction.from_upper_half([0.02, 0.06, 0.1], 5), voters)
+    release = Release(NoiseFunction.from_upper_half(np.array([0.02, 0.06, 0.1]), 5), voters)
     for queries in (1, 2, 7):
         pure, some = (total.total_privacy(release, queries, each) for each in (0.0, delta))
         assert some.epsilon <= pure.epsilon < 2
         assert "losses" in some.totals.keys() - pure.totals.keys()  # there the bits add them up
     # A table of more than two answers has no bits, and its own (ε, δ) adds up to some δ.
-    laws = LawPairs([[0.4, 0.3, 0.3]], [[0.3, 0.4, 0.3]])
+    laws = LawPairs(np.array([[0.4, 0.3, 0.3]]), np.array([[0.3, 0.4, 0.3]]))
     table = ReleaseGuarantee(Privacy(0.2, 0.01), lambda: laws)
     assert total.total_of([(table, 3)], 0.0).epsilon == pytest.approx(3 * math.log(4 / 3))
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import ssl
 
     from darrm_opt.answers.decode import DesignEstimate
-    from darrm_opt.problem import Problem
     from darrm_opt.questions.question import Question
 
 URL_VARIABLE = "DARRM_URL"

@@ -183,7 +183,7 @@ class ProblemDetails(BaseModel):
     )
     estimated_seconds: float | None = Field(default=None, description="Expected solving time of the request [s].")
     request_id: str | None = Field(
-        default_factory=REQUEST_ID.get,  # type: ignore[arg-type]  # overloaded
+        default_factory=lambda: REQUEST_ID.get(),  # noqa: PLW0108 — pydantic passes data to what accepts an argument
         description="Id of the request in the server's log.",
     )
 

@@ -206,7 +206,7 @@ def test_profile_points_are_asked_and_their_region_drawn(visit: Visit) -> None:
         assert f"{len(problem['profile'])} points" in said
         assert f"its {2 * len(upper) - 2} corners" in said
         assert "at once" in visit.text("#certificate")
-        assert "are at" not in visit.text("#certificate")  # every corner is told by its chances
+        assert "are at" not in visit.text("#certificate")  # each corner is shown by its probabilities
     # A link shows the same, and without the field the page is as it was.
     url = visit.tab.url
     visit.go("?K=3&m=1&epsilon=0.1")

@@ -93,14 +93,6 @@ def server(tmp_path: Path) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------ blocks
 
 
-def test_lines_of_prose_are_short() -> None:
-    unbroken, fenced = ("|", "<", ">", "$", "!", "    "), False  # tables, quotations, pictures, code
-    for name in sorted(DOCUMENTS.keys() - MADE.keys()):
-        for line in DOCUMENTS[name].splitlines():
-            fenced ^= line.startswith(("```", "~~~")) or line == "$$"
-            assert fenced or len(line) <= 110 or line.startswith(unbroken), f"{name}: {line}"
-
-
 def test_every_block_is_run_or_says_why_not() -> None:
     unknown = [
         str(b) for b in RUN if b.language not in {"sh", "pycon", "python", "r", "toml", "json", "text", "bibtex"}
@@ -116,20 +108,21 @@ def test_the_sessions_print_what_they_say(name: str, tmp_path: Path, monkeypatch
     assert session(name, [block for block in of("pycon") if block.document == name]) == ""
 
 
+def ran(command: list[str], folder: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 @pytest.mark.parametrize("block", of("python"), ids=str)
 def test_a_program_runs(block: Block, shell: dict[str, str], tmp_path: Path) -> None:
-    command = [sys.executable, "-c", block.code]
-    done = subprocess.run(command, cwd=tmp_path, env=shell, capture_output=True, text=True, check=False)
-    said = [line for line in done.stderr.splitlines() if not re.fullmatch(r"\w+: [\w ]+ …", line)]  # if it is slow
-    assert (done.returncode, said) == (0, [])
+    lines = ran([sys.executable, "-c", block.code], tmp_path, shell).stderr.splitlines()
+    assert [line for line in lines if not re.fullmatch(r"\w+: [\w ]+ …", line)] == []  # progress, if it is slow
 
 
 @pytest.mark.parametrize("block", [b for b in of("sh") if "curl" not in b.code], ids=str)
 def test_commands_run(block: Block, shell: dict[str, str], tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["sh", "-eu", "-c", block.code], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    ran(["sh", "-eu", "-c", block.code], tmp_path, shell)
 
 
 @pytest.mark.skipif(shutil.which("curl") is None and "CI" not in os.environ, reason="curl is not installed")
@@ -137,21 +130,7 @@ def test_commands_run(block: Block, shell: dict[str, str], tmp_path: Path) -> No
 def test_requests_are_answered(block: Block, shell: dict[str, str], server: str, tmp_path: Path) -> None:
     assert HERE in block.code
     code = block.code.replace(HERE, server).replace("curl ", "curl --silent --show-error --fail --noproxy '*' ")
-    done = subprocess.run(
-        ["sh", "-eu", "-c", code], cwd=tmp_path, env=shell, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-
-
-def test_a_refused_request_is_answered_as_shown(server: str) -> None:
-    shown = re.findall(r"^\$ curl '(\S+)'\n(\{.*?\})\n```", DOCUMENTS["docs/api.md"], re.MULTILINE | re.DOTALL)
-    assert len(shown) == 1
-    [(url, problem)] = shown
-    with httpx.Client(trust_env=False) as client:
-        answer = client.get(url.replace(HERE, server))
-    assert answer.json() == json.loads(problem) | {"request_id": answer.headers["X-Request-ID"]}
-    assert answer.json()["status"] == answer.status_code
+    assert ran(["sh", "-eu", "-c", code], tmp_path, shell).stdout
 
 
 @pytest.mark.slow
@@ -162,11 +141,17 @@ def test_programs_in_r_run(block: Block, shell: dict[str, str], server: str, tmp
     if rscript is None or subprocess.run(has_json, capture_output=True, check=False).returncode:
         pytest.skip("R with jsonlite is not installed")
     (tmp_path / "program.R").write_text(block.code.replace(HERE, server), encoding="utf-8")
-    environment = {**shell, "no_proxy": "*"}
-    done = subprocess.run(
-        [rscript, "program.R"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    ran([rscript, "program.R"], tmp_path, {**shell, "no_proxy": "*"})
+
+
+def test_a_refused_request_is_answered_as_shown(server: str) -> None:
+    shown = re.findall(r"^\$ curl '(\S+)'\n(\{.*?\})\n```", DOCUMENTS["docs/api.md"], re.MULTILINE | re.DOTALL)
+    assert len(shown) == 1
+    [(url, problem)] = shown
+    with httpx.Client(trust_env=False) as client:
+        answer = client.get(url.replace(HERE, server))
+    assert answer.json() == json.loads(problem) | {"request_id": answer.headers["X-Request-ID"]}
+    assert answer.json()["status"] == answer.status_code
 
 
 def test_files_that_are_shown_can_be_read() -> None:
@@ -438,19 +423,6 @@ def test_the_first_steps_state_what_their_commands_print() -> None:
     for epsilon, delta in of_one:  # rounded down to a few digits
         assert 0.995 * target.epsilon < float(epsilon) <= target.epsilon
         assert 0.95 * target.delta < float(delta) <= target.delta
-
-
-def test_the_shelf_for_users_is_short() -> None:
-    """A reader finishes it in two hours: what only a checker needs goes to the second shelf."""
-    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    pages = re.findall(
-        r"^      - (?:.*: )?(\w+\.md)$",
-        navigation.partition("- Use it:")[2].partition("- References:")[0],
-        re.MULTILINE,
-    )
-    assert pages[0] == "start.md"
-    assert len(pages) <= 15
-    assert sum(len(re.findall(r"\S*\w\S*", DOCUMENTS[f"docs/{page}"])) for page in pages) <= 20_000
 
 
 def test_the_limits_that_pages_state_are_those_of_the_code() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pytest
-from documented import blocks_of
 from support.darrm_runner import run
 from support.paths import ROOT
 
@@ -63,13 +62,6 @@ def test_the_column_of_profiles_is_what_its_page_prints() -> None:
     assert len(column) == 5
 
 
-def test_the_readme_is_short_and_says_early_how_to_install_it() -> None:
-    words = re.sub(r"^(```bibtex.*?```|<!--[^\n]*-->|```[^\n]*)$", "", README, flags=re.MULTILINE | re.DOTALL)
-    assert len(words.split()) <= 750
-    assert "pip install ." in "\n".join(README.splitlines()[:20])
-    assert README.count("![") == 1
-
-
 def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     command = next(line for line in README.splitlines() if line.startswith("darrm solve") and "--plot" in line)
     drawn = tmp_path / "mnist.svg"
@@ -84,20 +76,6 @@ def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     assert [float(x) for x in number.findall(shown)] == pytest.approx(
         [float(x) for x in number.findall(fresh)], abs=0.01
     )
-
-
-def test_the_bibtex_says_what_the_citation_file_does() -> None:
-    (entry,) = (block.code for block in blocks_of("README.md", README) if block.language == "bibtex")
-    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
-    fields = {
-        name: value.strip("{}") for name, value in re.findall(r"(\w+) += ({.*}),", entry.partition("@article")[0])
-    }
-    assert f'title: "{fields["title"]}"\n' in citation
-    assert f"version: {fields['version']}\n" in citation
-    assert f"date-released: {fields['year']}-" in citation
-    assert f"  - name: {fields['author']}\n" in citation
-    for field in re.findall(r"family-names: (\w+)", citation):
-        assert f"{field}, " in entry
 
 
 def test_the_limits_of_the_service_are_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from campaigns.driver import Campaign, Row, Tally, publish, read_record, table
-from support.paths import ROOT, TESTS
 
 
 def lines(tally: Tally) -> Iterator[str]:
@@ -70,19 +68,3 @@ def test_a_result_takes_its_place_in_a_page(tmp_path: Path) -> None:
         "# Title\n\n<!-- result of one -->\n\nAgain.\n\n| a table |\n\n<!-- end -->\n\nProse.\n\n"
         "<!-- result of two -->\n\nOther.\n\n<!-- end -->\n"
     )
-
-
-def test_every_campaign_of_numbered_cases_has_the_driver_and_its_place_in_a_page() -> None:
-    pages = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    found = 0
-    for path in (TESTS / "campaigns").glob("*.py"):
-        if "\nCAMPAIGN = " in path.read_text(encoding="utf-8"):
-            campaign = importlib.import_module(f"campaigns.{path.stem}").CAMPAIGN
-            found += 1
-            assert campaign.name == path.stem
-            if campaign.verb:
-                assert f"\n{campaign.verb}: $(READY)" in makefile
-                if f"campaigns.{path.stem} --write" in makefile:
-                    assert pages.count(f"<!-- result of {campaign.name} -->\n") == 1, campaign.name
-    assert found >= 10

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from support.paths import ROOT
-from support.refusals import refused
 from support.served import serving
 
 from darrm_opt import Problem, solve
@@ -166,13 +165,6 @@ def test_a_mechanism_of_ones_own() -> None:
     assert 1 / 3 < chances[0] < chances[1]  # permute-and-flip is better
     assert re.search(r"^released: class [012]$", out, re.MULTILINE)
     assert re.findall(r"the claim [\d.]+-DP: (.*)", out) == ["not refuted", "refuted"]
-
-
-def test_opacus_teachers() -> None:
-    """It needs PyTorch and pictures: `test_example_opacus` runs its parts; here it says what it wants."""
-    pytest.importorskip("sklearn")
-    with refused("data"):
-        printed("opacus_teachers.py")
 
 
 def test_signs_within_a_budget() -> None:

@@ -95,20 +95,6 @@ def test_the_process_its_loop_and_what_it_holds_have_alerts(exposed: dict[str, s
         assert metric in alerted, metric
 
 
-def test_the_build_is_a_metric() -> None:
-    with TestClient(create_app(Settings(cache_url="memory"))) as client:
-        (line,) = [line for line in client.get("/metrics").text.splitlines() if line.startswith("darrm_build_info{")]
-    assert re.fullmatch(r'darrm_build_info\{kernel="(yes|no)",python="3\.\d+\.\w+",version="[\w.]+"\} 1\.0', line)
-
-
-def test_the_dashboard_can_be_imported() -> None:
-    ids = [panel["id"] for panel in DASHBOARD["panels"]]
-    assert len(set(ids)) == len(ids)
-    places = {(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in DASHBOARD["panels"]}
-    assert len(places) == len(ids)
-    assert all(panel["datasource"]["uid"] == "${source}" for panel in DASHBOARD["panels"])
-
-
 def test_the_overlay_fits_its_base() -> None:
     (overlay,) = read(OVERLAY / "kustomization.yaml")
     (base,) = read(ROOT / "examples" / "kubernetes" / "kustomization.yaml")

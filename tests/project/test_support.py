@@ -26,13 +26,6 @@ def test_every_case_is_run_and_one_that_fails_is_named() -> None:
     assert caught.value.__notes__ == ["where letter = 'b'", "where number = 2"]
 
 
-def test_no_case_is_skipped_and_there_are_some() -> None:
-    with pytest.raises(AssertionError, match="a case was skipped"):
-        for_each("case", [pytest.skip])(lambda case: case())()
-    with pytest.raises(AssertionError):
-        for_each("case", [])
-
-
 def test_a_refusal_is_of_the_value_that_is_wrong() -> None:
     def call(size: int) -> None:
         raise InvalidInput("size", 2, f"nothing, and not {size}")

@@ -16,7 +16,6 @@ from packaging.version import Version
 from support.paths import ROOT
 from test_imports import all_imports, top
 
-import darrm_opt
 from darrm_opt.optional_packages import EXTRAS
 
 RUNTIME, DEV = "requirements.lock", "requirements-dev.lock"
@@ -156,11 +155,6 @@ def test_each_dependency_has_its_reason(project: dict[str, Any]) -> None:
     assert reasons == {canonicalize_name(r.name) for r in stated_requirements(project, dev=True)}
 
 
-def test_the_version_stands_in_one_place(project: dict[str, Any]) -> None:
-    assert "version" in project["project"]["dynamic"]
-    assert f'__version__ = "{darrm_opt.__version__}"' in text(project["tool"]["hatch"]["version"]["path"])
-
-
 def test_the_supported_pythons_are_the_same_everywhere(project: dict[str, Any]) -> None:
     stated = project["project"]["classifiers"]
     versions = [found[1] for each in stated if (found := re.search(r":: Python :: (3\.\d+)$", each))]
@@ -194,10 +188,6 @@ def test_tests_can_interrupt_also_where_a_shell_ignores_interrupts() -> None:
 def verbs() -> set[str]:
     (phony,) = re.findall(r"^\.PHONY: (.+)$", text("Makefile"), re.MULTILINE)
     return {*phony.split()}
-
-
-def test_help_lists_every_verb() -> None:
-    assert {*re.findall(r"^([a-z-]+):.*## \S", text("Makefile"), re.MULTILINE)} == verbs()
 
 
 def test_documents_name_verbs_that_exist() -> None:

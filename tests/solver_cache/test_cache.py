@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Collection, Iterator
+import operator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,7 @@ from support.paths import DATA
 
 import darrm_opt.record
 import solver_cache.solve
-from darrm_opt import BackendUnavailable, InvalidInput, Privacy, Problem, verify
+from darrm_opt import BackendUnavailable, InvalidInput, Privacy, Problem, Solution, verify
 from darrm_opt.design.cutting_planes import CuttingPlanes
 from darrm_opt.design.objective import Objective, shared
 from darrm_opt.design.scenarios import over_scenarios
@@ -26,6 +28,7 @@ from darrm_opt.design.solver import solve
 from darrm_opt.record import canonical_json, digest, solution_record
 from solver_cache import (
     CORE,
+    CachedSolution,
     CacheError,
     DesignSpec,
     Finding,
@@ -91,7 +94,7 @@ def test_keys_are_stable(case: dict[str, Any]) -> None:
     assert DesignSpec(problem_of(case), case["objective"], case["shape"]).key == case["key"]
 
 
-def test_numbers_that_differ_by_floating_noise_have_one_key() -> None:
+def test_every_spelling_of_a_question_has_one_key() -> None:
     keys = {
         DesignSpec(Problem.from_allowance(K=11, m=3, epsilon=0.1)).key,
         DesignSpec(Problem.from_allowance(K=11, m=None, epsilon=0.1, target_epsilon=0.3, affected=11)).key,
@@ -99,9 +102,6 @@ def test_numbers_that_differ_by_floating_noise_have_one_key() -> None:
         DesignSpec(Problem(K=11, voter=Privacy(0.30000000000000004 / 3), target=Privacy(0.3, -0.0))).key,
     }
     assert len(keys) == 1
-
-
-def test_every_spelling_of_an_objective_has_one_key() -> None:
     texts: list[Objective | str] = ["shared(2,5)", " shared( 2.0 , b=5 ) agreement", shared(2, 5)]
     assert len({DesignSpec(PROBLEM, text).key for text in texts}) == 1
 
@@ -130,11 +130,6 @@ def test_everything_that_changes_the_answer_changes_the_key(monkeypatch: pytest.
     assert all(len(key) == 64 and set(key) <= set("0123456789abcdef") for key in keys)
 
 
-def test_infinity_has_a_key() -> None:
-    request = DesignSpec(Problem(5, Privacy(math.inf), Privacy(0.5), affected=1))
-    assert request.key != REQUEST.key
-
-
 def test_a_key_draws_no_scenarios() -> None:
     problem = Problem(5001, Privacy(0.1), Privacy(0.3))  # to draw these, and weigh them, would take hours
     request = DesignSpec(problem, "expected_error(scenarios=10000)")
@@ -161,11 +156,8 @@ def test_invalid_questions_have_no_key(arguments: tuple[Any, ...], text: str) ->
 # ------------------------------------------------------------------------------------- what is believed of a row
 
 
-def test_nothing_is_a_miss() -> None:
-    assert validate_row(None, REQUEST) == solver_cache.Validation("miss")
-
-
 def test_a_row_comes_back_bit_by_bit_and_proved_again() -> None:
+    assert validate_row(None, REQUEST) == solver_cache.Validation("miss")
     found = validate_row(GOOD, REQUEST)
     assert found.decision == "hit"
     assert found.reason == ""
@@ -188,22 +180,17 @@ def quieter_gamma(record: dict[str, Any]) -> None:
     record["gamma"] = [value / 2 for value in record["gamma"]]  # private, but not the answer
 
 
-def setter(*path: str, to: Any) -> Callable[[dict[str, Any]], None]:
-    def change(record: dict[str, Any]) -> None:
-        for name in path[:-1]:
-            record = record[name]
-        record[path[-1]] = to
+def at(record: Any, path: Sequence[Any]) -> Any:
+    """Return what holds the last name of a path."""
+    return reduce(operator.getitem, path[:-1], record)
 
-    return change
+
+def setter(*path: str, to: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda record: at(record, path).__setitem__(path[-1], to)
 
 
 def without(*path: str) -> Callable[[dict[str, Any]], None]:
-    def change(record: dict[str, Any]) -> None:
-        for name in path[:-1]:
-            record = record[name]
-        del record[path[-1]]
-
-    return change
+    return lambda record: at(record, path).__delitem__(path[-1])
 
 
 def bound_beyond_1(record: Any) -> None:
@@ -303,11 +290,6 @@ def test_any_other_json_is_damaged(record: str) -> None:
     assert validate_row(rehashed(GOOD, record), REQUEST).decision == "damaged"
 
 
-def test_a_wrong_hash_is_damaged() -> None:
-    found = validate_row(replace(GOOD, digest=digest("something else")), REQUEST)
-    assert (found.decision, found.reason) == ("damaged", "its text does not match its SHA-256")
-
-
 def leaves(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield path
     for name, child in node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ():
@@ -325,10 +307,7 @@ VALUES = st.recursive(
 @given(st.sampled_from(PATHS), VALUES)
 def test_any_hit_is_private(path: tuple[Any, ...], value: Any) -> None:
     record = json.loads(GOOD.record)
-    node = record
-    for name in path[:-1]:
-        node = node[name]
-    node[path[-1]] = value
+    at(record, path)[path[-1]] = value
     found = validate_row(rehashed(GOOD, json.dumps(record)), REQUEST)
     if found.decision == "hit":
         assert found.solution is not None
@@ -375,10 +354,10 @@ def test_extreme_problems_are_stored(problem: Problem, store: Store) -> None:
     assert second.solution.warnings == first.solution.warnings
 
 
-@pytest.mark.parametrize(
-    ("bad", "decision"),
-    [(edited(scaled_gamma), "damaged"), (replace(GOOD, record="{"), "damaged"), (replace(GOOD, core=0), "stale")],
-)
+BAD_ROWS = [(edited(scaled_gamma), "damaged"), (replace(GOOD, record="{"), "damaged"), (replace(GOOD, core=0), "stale")]
+
+
+@pytest.mark.parametrize(("bad", "decision"), BAD_ROWS)
 def test_a_bad_row_is_reported_and_replaced(
     store: Store, bad: Row, decision: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -393,6 +372,14 @@ def test_a_bad_row_is_reported_and_replaced(
     assert cached_solve(PROBLEM, store=store).hit
     assert list(check(store)) == []
     assert store.hits.counts == {"hit": 1, "miss": 0, "damaged": 0, "stale": 0} | {decision: 1}
+
+
+@pytest.mark.parametrize(("bad", "decision"), BAD_ROWS[::2])
+def test_answers_solved_elsewhere_replace_invalid_rows(store: Store, bad: Row, decision: str) -> None:
+    store.put(bad)
+    answer = keep(solve(PROBLEM), store)
+    assert (answer.decision, answer.stored) == (decision, True)
+    assert cached_solve(PROBLEM, store=store).hit
 
 
 @pytest.mark.parametrize("status", [Status.SEARCH_LIMIT, Status.ROUNDING_LIMIT])
@@ -418,12 +405,17 @@ def test_a_monotone_answer_cut_short_is_not_stored(store: Store, monkeypatch: py
     assert store.get(DesignSpec(problem, "rectangular", "free").key) is None
 
 
-def test_an_answer_cut_short_is_returned_but_not_stored(store: Store) -> None:
-    answer = cached_solve(PROBLEM, store=store, time_limit=1e-9)
-    assert answer.solution.status.value == "time limit"
+@pytest.mark.parametrize(
+    "answered", [partial(cached_solve, PROBLEM, time_limit=1e-9), partial(keep, solve(PROBLEM, time_limit=1e-9))]
+)
+def test_an_answer_cut_short_is_returned_but_not_stored(
+    store: Store, answered: Callable[..., CachedSolution[Solution]]
+) -> None:
+    answer = answered(store=store)
+    assert answer.solution.status is Status.TIME_LIMIT
     assert (answer.decision, answer.stored) == ("miss", False)
     assert verify(PROBLEM, answer.solution.gamma).margin >= 0
-    assert store.get(REQUEST.key) is None
+    assert list(store.rows()) == []
     assert cached_solve(PROBLEM, store=store).stored
 
 
@@ -480,8 +472,11 @@ class FullStore(DatabaseStore):
         raise CacheError(self.url, "database or disk is full", "Make room there.")
 
 
-def test_an_answer_that_cannot_be_stored_is_returned(caplog: pytest.LogCaptureFixture) -> None:
-    answer = cached_solve(PROBLEM, store=FullStore("memory"))
+@pytest.mark.parametrize("answered", [partial(cached_solve, PROBLEM), partial(keep, solve(PROBLEM))])
+def test_an_answer_that_cannot_be_stored_is_returned(
+    answered: Callable[..., CachedSolution[Solution]], caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = answered(store=FullStore("memory"))
     assert not answer.stored
     assert answer.trouble == "The cache at memory cannot be used: database or disk is full. Make room there."
     assert "is not stored: The cache at memory cannot be used" in caplog.text
@@ -502,13 +497,10 @@ class CrowdedStore(DatabaseStore):
         return self.theirs
 
 
-def test_concurrent_solves_return_the_first_answer() -> None:
+def test_concurrent_solves_return_the_first_valid_answer() -> None:
     theirs = edited(setter("backend", to="gurobi"))
     answer = cached_solve(PROBLEM, store=CrowdedStore(theirs))
     assert (answer.solution.backend, answer.decision, answer.stored) == ("gurobi", "miss", True)
-
-
-def test_an_invalid_row_stored_first_is_not_returned() -> None:
     answer = cached_solve(PROBLEM, store=CrowdedStore(edited(scaled_gamma)))
     assert not answer.stored
     assert verify(PROBLEM, answer.solution.gamma).margin >= 0
@@ -556,23 +548,3 @@ def test_answers_solved_elsewhere_are_stored(store: Store) -> None:
     assert keep(mine, store).decision == "hit"
     assert set(store.hits.counts.values()) == {0}
     assert cached_solve(PROBLEM, store=store).hit
-
-
-@pytest.mark.parametrize(("bad", "decision"), [(edited(scaled_gamma), "damaged"), (replace(GOOD, core=0), "stale")])
-def test_answers_solved_elsewhere_replace_invalid_rows(store: Store, bad: Row, decision: str) -> None:
-    store.put(bad)
-    answer = keep(solve(PROBLEM), store)
-    assert (answer.decision, answer.stored) == (decision, True)
-    assert cached_solve(PROBLEM, store=store).hit
-
-
-def test_answers_cut_short_elsewhere_are_not_stored(store: Store) -> None:
-    answer = keep(solve(PROBLEM, time_limit=1e-9), store)
-    assert (answer.decision, answer.stored) == ("miss", False)
-    assert list(store.rows()) == []
-
-
-def test_unstorable_answers_are_returned() -> None:
-    answer = keep(solve(PROBLEM), FullStore("memory"))
-    assert not answer.stored
-    assert "database or disk is full" in answer.trouble

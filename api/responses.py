@@ -26,11 +26,9 @@ CSV = "text/csv"
 
 NPZ = "application/x-npz"
 
-TABLES = (JSON, CSV, NPZ)
-"""Media types of a table, the default first."""
+TABLES = (JSON, CSV, NPZ)  # media types of a table, the default first
 
-Columns = Mapping[str, Sequence[Any]]
-"""Columns of a table; None is an empty cell."""
+Columns = Mapping[str, Sequence[Any]]  # columns of a table; None is an empty cell
 
 
 def negotiate(accept: str, media_types: Sequence[str] = TABLES) -> str:
@@ -125,8 +123,7 @@ def _array(values: Sequence[Any]) -> Any:
     return np.array(["" if value is None else str(value) for value in values], dtype=np.str_)
 
 
-IMMUTABLE = "max-age=31536000, immutable"
-"""Cache-Control of an answer by its id."""
+IMMUTABLE = "max-age=31536000, immutable"  # Cache-Control of an answer by its id
 
 
 def negotiated_form(request: Request, media_types: tuple[str, ...] = TABLES) -> str:

@@ -20,11 +20,8 @@ from darrm_client.webhooks import read_webhook_secret
 from darrm_opt.errors import InvalidInput, similar_names
 from solver_cache.location import VARIABLE, cache_url
 
-PREFIX = "DARRM_"
-"""Prefix of the environment variables; the rest is the setting's name in capitals."""
-
-KILL_SECONDS = 10.0
-"""Time after `Settings.stop_seconds` at which a process that is still running is killed."""
+PREFIX = "DARRM_"  # prefix of the environment variables; the rest is the setting's name in capitals
+KILL_SECONDS = 10.0  # time after `Settings.stop_seconds` at which a process that is still running is killed
 
 PREFIX_PATTERN = re.compile(r"(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
 """Path prefix: no trailing slash, nothing that a browser normalises."""

@@ -34,11 +34,8 @@ URL_VARIABLE = "DARRM_URL"
 KEY_VARIABLE = "DARRM_KEY"
 SECONDS = "seconds above 0"
 
-TIMEOUT = 120.0
-"""Default time limit of a call [s]."""
-
-RETRIES = 6
-"""Default number of retries: enough for the ten seconds in which a service restarts."""
+TIMEOUT = 120.0  # default time limit of a call [s]
+RETRIES = 6  # default number of retries: enough for the ten seconds in which a service restarts
 
 
 class DarrmClient:

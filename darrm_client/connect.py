@@ -102,8 +102,7 @@ def table_path(url: str, argument: str = "url") -> Path:
     return Path(unquote(parts.path))
 
 
-_HIDDEN = "…"
-"""Placeholder for a possible secret."""
+_HIDDEN = "…"  # placeholder for a possible secret
 
 
 def _without_password(url: str) -> str:

@@ -118,8 +118,7 @@ class InvalidRequest(InvalidInput):
         self.fields = fields
 
 
-RETRIED = frozenset({429, 502, 503, 504})
-"""Statuses of failures that may pass."""
+RETRIED = frozenset({429, 502, 503, 504})  # statuses of failures that may pass
 
 
 def error_of(status: int, details: dict[str, Any], retry_after: float | None = None) -> DarrmError:

@@ -32,21 +32,13 @@ if TYPE_CHECKING:
 
     import httpx
 
-FIRST_BACK_OFF = 0.1
-"""Longest pause before the first retry; doubled for each further one."""
-
-MAX_BACK_OFF = 10.0
-"""Longest pause without Retry-After."""
+FIRST_BACK_OFF = 0.1  # longest pause before the first retry; doubled for each further one
+MAX_BACK_OFF = 10.0  # longest pause without Retry-After
 
 CONNECT_SECONDS = 5.0
-TRY_SECONDS = 75.0
-"""Time limit of one attempt: a service waits at most 60 s before it returns a job."""
-
-MAX_ANSWER_BYTES = 2**28
-"""Maximum size of an answer: ten times a batch of 1000 problems of 1001 voters."""
-
-ACCEPTED = 202
-"""Status of a pending answer."""
+TRY_SECONDS = 75.0  # time limit of one attempt: a service waits at most 60 s before it returns a job
+MAX_ANSWER_BYTES = 2**28  # maximum size of an answer: ten times a batch of 1000 problems of 1001 voters
+ACCEPTED = 202  # status of a pending answer
 
 
 class HttpBackend:

@@ -20,8 +20,7 @@ from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec
 
 FINAL_STATES = ("done", "failed", "cancelled")
-FIRST_POLL_INTERVAL = 0.1
-"""First interval between polls of a job; each is 1.5 times the one before."""
+FIRST_POLL_INTERVAL = 0.1  # first interval between polls of a job; each is 1.5 times the one before
 
 MAX_POLL_INTERVAL = 5.0
 

@@ -81,8 +81,7 @@ class TableRows(NoStore):
         return found
 
 
-MAX_LOOKED_AT = 10_000
-"""Rows searched for the nearest one, for an error message."""
+MAX_LOOKED_AT = 10_000  # rows searched for the nearest one, for an error message
 
 
 def _near(spec: DesignSpec, store: Store) -> str:

@@ -20,8 +20,7 @@ from darrm_opt.errors import InvalidInput, VerificationFailed
 
 _PREFIX = "whsec_"
 SECRET_BYTES = range(24, 65)
-TOLERANCE_SECONDS = 300.0
-"""Largest difference between a message's time and the clock, which prevents replay."""
+TOLERANCE_SECONDS = 300.0  # largest difference between a message's time and the clock, which prevents replay
 
 _SIGNATURE = "v1,"
 

@@ -26,17 +26,13 @@ from pathlib import Path
 from api.access.clients import Client
 from api.errors.problem_details import Overloaded, TooManyJobs
 
-BUCKETS = 2**16
-"""Half a megabyte."""
-
-KEY_BYTES = 16
-"""Length of the hash key at the start of the table."""
+BUCKETS = 2**16  # half a megabyte
+KEY_BYTES = 16  # length of the hash key at the start of the table
 
 _TABLE_NAME = "rates"
 
 
-QUOTA_RETRY_SECONDS = 5.0
-"""Retry-After for a client whose quota is used up."""
+QUOTA_RETRY_SECONDS = 5.0  # Retry-After for a client whose quota is used up
 
 
 class RateLimiter:

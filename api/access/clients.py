@@ -20,17 +20,10 @@ Headers = Iterable[tuple[bytes, bytes]]
 OPEN_PATHS = frozenset({"/", "/healthz", "/readyz", "/openapi.json", "/llms.txt", "/favicon.ico"})
 """Paths that need no key: health, the API's description, and the page, which prompts for a key."""
 
-OPEN_FOLDERS = ("/page/",)
-"""Folders that need no key: the files of the page."""
-
-UNLIMITED_PATHS = frozenset({"/healthz", "/readyz"})
-"""Paths exempt from rate and concurrency limits, for monitoring."""
-
-ADMIN_PATHS = frozenset({"/v1/access-log"})
-"""Paths that need the role admin."""
-
-CLIENT_PREFIX = "client "
-"""Start of the name of a client with a key; its name in the keys file follows."""
+OPEN_FOLDERS = ("/page/",)  # folders that need no key: the files of the page
+UNLIMITED_PATHS = frozenset({"/healthz", "/readyz"})  # paths exempt from rate and concurrency limits, for monitoring
+ADMIN_PATHS = frozenset({"/v1/access-log"})  # paths that need the role admin
+CLIENT_PREFIX = "client "  # start of the name of a client with a key; its name in the keys file follows
 
 CHALLENGE = b'Bearer realm="darrm-opt"'
 
@@ -41,8 +34,7 @@ READER_REQUESTS = re.compile(r"\S+ /v1/gamma(/[^/]+)?|(GET|HEAD) /v1/designs(/.*
 FORWARDED_HEADERS = frozenset({b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"forwarded"})
 """Headers that a proxy adds: the client is not at the peer address."""
 
-MAX_PREFIX_LENGTH = 200
-"""Longest path prefix accepted from a proxy."""
+MAX_PREFIX_LENGTH = 200  # longest path prefix accepted from a proxy
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -100,8 +92,7 @@ def may_solve() -> bool:
     return client is None or client.role != "reader"
 
 
-CURRENT_PREFIX: ContextVar[str] = ContextVar("path_prefix", default="")
-"""Path prefix of links; "" at the root."""
+CURRENT_PREFIX: ContextVar[str] = ContextVar("path_prefix", default="")  # path prefix of links; "" at the root
 
 
 def forwarded_prefix(headers: Headers) -> str | None:

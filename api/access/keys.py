@@ -28,8 +28,7 @@ from typing import Any, Literal, NamedTuple, get_args
 from darrm_opt.durable_file import replacing
 from darrm_opt.errors import DarrmError, InvalidInput
 
-FORMAT = 1
-"""Version of the file format."""
+FORMAT = 1  # version of the file format
 
 Role = Literal["reader", "user", "admin"]
 """Role of a key: read stored answers; also request solves; also see and cancel all jobs."""
@@ -38,8 +37,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 LIFETIME_UNITS = {"h": 3600, "d": 86_400, "w": 604_800}
 SECRET_BYTES = 32
-RELOAD_SECONDS = 1.0
-"""Interval between checks of the file: a revoked key is rejected after this time."""
+RELOAD_SECONDS = 1.0  # interval between checks of the file: a revoked key is rejected after this time
 
 _KEY_FORMAT = re.compile(r"darrm_([0-9a-f]{8})_([A-Za-z0-9_-]{43})")
 

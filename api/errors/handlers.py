@@ -92,11 +92,8 @@ async def _handle_darrm_error(_: Request, err: DarrmError) -> JSONResponse:
     return _response(details, {"Retry-After": "5"} if details.status == HTTPStatus.SERVICE_UNAVAILABLE else None)
 
 
-MAX_REPORTED_ERRORS = 20
-"""Errors listed for one request, so that a response is never many times its request."""
-
-MAX_FIELD_LENGTH = 80
-"""Characters of a field name that are quoted."""
+MAX_REPORTED_ERRORS = 20  # errors listed for one request, so that a response is never many times its request
+MAX_FIELD_LENGTH = 80  # characters of a field name that are quoted
 
 
 def validation_problem(err: RequestValidationError) -> ProblemDetails:

@@ -84,11 +84,8 @@ class FieldErrors(DarrmError):
         super().__init__(" ".join(map(str, complaints)))
 
 
-URN = "urn:darrm-opt:problem:"
-"""Prefix of the URIs of problem types."""
-
-CLIENT_CLOSED_REQUEST = 499
-"""Status, in log and metrics only, of a request whose client disconnected early."""
+URN = "urn:darrm-opt:problem:"  # prefix of the URIs of problem types
+CLIENT_CLOSED_REQUEST = 499  # status, in log and metrics only, of a request whose client disconnected early
 
 
 class ProblemType(NamedTuple):

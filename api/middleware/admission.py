@@ -23,11 +23,8 @@ from api.access.keys import KeyRing, open_ring
 from api.errors.problem_details import Rejection, retry_after
 from api.settings import Settings
 
-DEFAULT_RATE = 100.0
-"""Default sustained request rate of an address or key [1/s]."""
-
-STARTS = 4
-"""Requests that start in one iteration of the event loop: some 2 ms of work."""
+DEFAULT_RATE = 100.0  # default sustained request rate of an address or key [1/s]
+STARTS = 4  # requests that start in one iteration of the event loop: some 2 ms of work
 
 DRAIN_TIMES = 4
 """Multiple of the limit up to which a body that is too large is read and discarded.

@@ -25,15 +25,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.observability import access_log, metrics
 from api.responses import IMMUTABLE, encoded_response
 
-MAX_CACHE_BYTES = 64 * 2**20
-"""Memory for all entries."""
+MAX_CACHE_BYTES = 64 * 2**20  # memory for all entries
 
 MAX_KEY_LENGTH = 1024
-ENTRY_OVERHEAD = 400
-"""Approximate memory of an entry besides body and key."""
-
-CACHED_PATH = "/v1/gamma"
-"""Path whose GET responses are cached by query."""
+ENTRY_OVERHEAD = 400  # approximate memory of an entry besides body and key
+CACHED_PATH = "/v1/gamma"  # path whose GET responses are cached by query
 
 REVALIDATE = "no-cache"
 """Cache-Control of a response to a query: another version may respond differently, so clients revalidate."""
@@ -159,11 +155,8 @@ def _headers(form: str, etag: str, length: int) -> tuple[tuple[bytes, bytes], ..
     return tuple(response.raw_headers)
 
 
-MIN_BYTES = 1400
-"""Smallest body to compress; a smaller one fits into one packet."""
-
-THREAD_BYTES = 2**16
-"""Smallest body to compress in a thread, because it takes milliseconds."""
+MIN_BYTES = 1400  # smallest body to compress; a smaller one fits into one packet
+THREAD_BYTES = 2**16  # smallest body to compress in a thread, because it takes milliseconds
 
 LEVEL = 5
 
@@ -185,8 +178,7 @@ _CHANGED = frozenset({b"content-encoding", b"content-length", b"etag"})
 """Headers that differ for the compressed bytes."""
 
 
-EVENTS = "/events"
-"""Suffix of paths whose GET never ends; the router handles their HEAD."""
+EVENTS = "/events"  # suffix of paths whose GET never ends; the router handles their HEAD
 
 
 class CompressionMiddleware:

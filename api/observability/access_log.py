@@ -30,24 +30,14 @@ from api.observability import logs, metrics
 
 _LOG = logging.getLogger("api.access_log")
 
-STDERR = "stderr"
-"""Target that writes to the log on stderr."""
-
-MAX_WAITING_LINES = 10_000
-"""Lines waiting for a full disk, a few megabytes."""
-
-RETRY_SECONDS = 1.0
-"""Interval between attempts to write."""
-
-MIN_FREE_BYTES = 2**16
-"""Free disk space below which the next lines may not fit."""
-
-MAX_PATH_LENGTH = 512
-"""Characters of a path that are written."""
+STDERR = "stderr"  # target that writes to the log on stderr
+MAX_WAITING_LINES = 10_000  # lines waiting for a full disk, a few megabytes
+RETRY_SECONDS = 1.0  # interval between attempts to write
+MIN_FREE_BYTES = 2**16  # free disk space below which the next lines may not fit
+MAX_PATH_LENGTH = 512  # characters of a path that are written
 
 BLOCK_BYTES = 2**16
-MAX_READ_BYTES = 2**24
-"""Bytes at the end of the file that `AccessLogFile.last` reads."""
+MAX_READ_BYTES = 2**24  # bytes at the end of the file that `AccessLogFile.last` reads
 
 
 class AccessLogEntry(NamedTuple):

@@ -38,8 +38,7 @@ REQUEST_ID: contextvars.ContextVar[str | None] = contextvars.ContextVar("request
 
 _SAFE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,64}")
 
-MAX_QUEUED_LINES = 10_000
-"""Queued lines, a few megabytes; further ones are dropped."""
+MAX_QUEUED_LINES = 10_000  # queued lines, a few megabytes; further ones are dropped
 
 FLUSH_SECONDS = 0.02
 """Time for which lines are collected before a write: waking the thread for each line would slow every response."""
@@ -47,8 +46,7 @@ FLUSH_SECONDS = 0.02
 PIPE_BUF = 4096
 """Bytes that a process writes to a pipe atomically (PIPE_BUF), so that lines of several processes stay intact."""
 
-DRAIN_SECONDS = 1.0
-"""Time for which a process that ends waits until its last lines are written."""
+DRAIN_SECONDS = 1.0  # time for which a process that ends waits until its last lines are written
 
 
 def accept_request_id(proposal: bytes | None) -> str:
@@ -100,11 +98,9 @@ def _request_as_text(level: int, now: float, entry: RequestLogEntry) -> str:
     )
 
 
-Render = Callable[[dict[str, Any]], str]
-"""Function from the content of a line to its text."""
+Render = Callable[[dict[str, Any]], str]  # function from the content of a line to its text
 
-_render: Render | None = None
-"""Format of every line; None until configured."""
+_render: Render | None = None  # format of every line; None until configured
 
 _stream: TextIO | LogStream = sys.stderr
 

@@ -61,8 +61,7 @@ problem; in the response cache of this process."""
 REPLACEMENT_REASONS = ("crashed", "killed", "retired")
 """Why a solver process is replaced: it ended by itself; it was stuck, too slow or too large; it was old."""
 
-REGISTRY = CollectorRegistry(auto_describe=True)
-"""Registry without the default metrics of libraries."""
+REGISTRY = CollectorRegistry(auto_describe=True)  # registry without the default metrics of libraries
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # saves a third of the series, which several workers lack anyway
 
@@ -169,8 +168,7 @@ STORE_GAUGES = {
 
 _PROCESSOR = Counter("process_cpu_seconds", "Processor time of the workers [s].", registry=REGISTRY)
 
-_PROCESS = ProcessCollector(registry=None)
-"""Collector of this process; empty without /proc."""
+_PROCESS = ProcessCollector(registry=None)  # collector of this process; empty without /proc
 
 
 def count_request(method: str, route: str, status: int, seconds: float) -> None:
@@ -311,11 +309,8 @@ def _is_alive(process: int) -> bool:
     return True
 
 
-COLLECT_SECONDS = 1.0
-"""Interval between collections of `ServiceMetrics`."""
-
-LAG_SECONDS = 0.1
-"""Interval between measurements of the event loop."""
+COLLECT_SECONDS = 1.0  # interval between collections of `ServiceMetrics`
+LAG_SECONDS = 0.1  # interval between measurements of the event loop
 
 
 class ServiceMetrics:

@@ -29,12 +29,10 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 SERVICE_NAME = "darrm-opt"
 
-_tracer: Tracer | None = None
-"""Tracer of this process; None while traces are off."""
+_tracer: Tracer | None = None  # tracer of this process; None while traces are off
 
 
-_JOB_SPAN: ContextVar[Span | None] = ContextVar("job_span", default=None)
-"""Span of the current job."""
+_JOB_SPAN: ContextVar[Span | None] = ContextVar("job_span", default=None)  # span of the current job
 
 
 @contextmanager

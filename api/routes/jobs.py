@@ -53,11 +53,8 @@ JobResult = Union[GammaAnswer, *(json_type(kind.answers) for kind in QUESTIONS.v
 
 EVENT_STREAM = "text/event-stream"
 
-HEARTBEAT_SECONDS = 10.0
-"""Longest pause between two lines of a stream [s]."""
-
-RETRY_MILLISECONDS = 2000
-"""Time after which a client that lost the stream should reconnect [ms]."""
+HEARTBEAT_SECONDS = 10.0  # longest pause between two lines of a stream [s]
+RETRY_MILLISECONDS = 2000  # time after which a client that lost the stream should reconnect [ms]
 
 MIN_EVENT_SECONDS = 0.1
 """Shortest time between two events of a running job [s]: fast for the eye, slow enough for any page."""

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("api")
 
-CHECK_SECONDS = 5.0
-"""Maximum time for a component to show that it works [s]; health checks time out soon after."""
+CHECK_SECONDS = 5.0  # maximum time for a component to show that it works [s]; health checks time out soon after
 
 router = create_router("operating", "")
 

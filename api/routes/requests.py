@@ -33,18 +33,10 @@ from darrm_opt.decimals import number_in, out_of_range
 from darrm_opt.fields import MAX_POINTS
 from solver_cache.solve import load_record
 
-KEY_PATTERN = re.compile(r"[0-9a-f]{64}")
-"""Form of an id."""
-
-MAX_FIELDS = 64
-"""Fields of one object or query; no request has as many."""
-
-BATCH_PATH = "/v1/gamma/batch"
-"""The path whose bodies hold many requests."""
-
-FIELDS_PER_PROBLEM = 20
-"""Fields of each problem of a batch, the largest of which has some ten."""
-
+KEY_PATTERN = re.compile(r"[0-9a-f]{64}")  # form of an id
+MAX_FIELDS = 64  # fields of one object or query; no request has as many
+BATCH_PATH = "/v1/gamma/batch"  # the path whose bodies hold many requests
+FIELDS_PER_PROBLEM = 20  # fields of each problem of a batch, the largest of which has some ten
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)  # one that is not closed too, or each quote in it is tried
 
 
@@ -278,8 +270,7 @@ async def get_service(request: Request) -> DesignService:  # a plain function wo
     return service
 
 
-Service = Annotated[DesignService, Depends(get_service)]
-"""`get_service` as a parameter of a route."""
+Service = Annotated[DesignService, Depends(get_service)]  # `get_service` as a parameter of a route
 
 
 async def stored_record(id: str, service: DesignService, kind: str | None, path: str) -> dict[str, Any]:

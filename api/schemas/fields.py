@@ -38,8 +38,7 @@ def examples_of(model: type[BaseModel]) -> list[dict[str, Any]]:
     return next((EXAMPLES[base.__name__] for base in model.__mro__ if base.__name__ in EXAMPLES), [])
 
 
-ALL_BASELINES = (*BASELINES, *OTHER_BASELINES)
-"""Names of the baselines, the default ones first."""
+ALL_BASELINES = (*BASELINES, *OTHER_BASELINES)  # names of the baselines, the default ones first
 
 _OF_SERVICE = (
     Declared("id", "Id of a design", "text", says="64 hexadecimal digits"),
@@ -150,11 +149,9 @@ def _number(text: str) -> Any:
 STOP_AT_FIRST = Field(fail_fast=True)
 """Refusal of a list at its first wrong item: a text about each of thousands takes seconds."""
 
-InQueryNumbers = _in_query(_number)
-"""Validator of a list of numbers, which a query writes with commas."""
+InQueryNumbers = _in_query(_number)  # validator of a list of numbers, which a query writes with commas
 
-InQueryWords = _in_query(str)
-"""Validator of a list of names, likewise."""
+InQueryWords = _in_query(str)  # validator of a list of names, likewise
 
 
 class RequestModel(BaseModel):

@@ -21,8 +21,7 @@ from solver_cache.database.jobs import Job, damaged_job
 from solver_cache.database.webhooks import Webhook, WebhookState
 from solver_cache.model import State
 
-GAMMA = "gamma"
-"""The kind of job that designs one γ."""
+GAMMA = "gamma"  # the kind of job that designs one γ
 
 JobId = Annotated[
     str,

@@ -17,15 +17,11 @@ from typing import NamedTuple, Protocol
 from api.access.clients import is_trusted
 from api.errors.problem_details import Rejection, retry_after
 
-SAMPLED_CONNECTIONS = 64
-"""Connections of an address among which the one to evict is chosen, to bound the time."""
-
-SMALL_REQUEST = 2**14
-"""Request size that is always admitted, in addition to the budget."""
+SAMPLED_CONNECTIONS = 64  # connections of an address among which the one to evict is chosen, to bound the time
+SMALL_REQUEST = 2**14  # request size that is always admitted, in addition to the budget
 
 
-HOLD_SHARE = 0.75
-"""Share of the budget of received bytes beyond which the heaviest addresses are held."""
+HOLD_SHARE = 0.75  # share of the budget of received bytes beyond which the heaviest addresses are held
 
 
 class ConnectionLimits(NamedTuple):

@@ -13,17 +13,10 @@ from darrm_opt.process import usable_processors
 
 MEBIBYTE = 2**20
 
-WORKER_MEMORY = 256
-"""Memory of a worker process with its response cache [MiB]."""
-
-USUAL_MEMORY = 512
-"""Memory of a solver process for most problems [MiB]; with less, fewer are started."""
-
-MIN_MEMORY = 160
-"""Minimum memory of a solver process [MiB]: its libraries take some 110."""
-
-MAX_MEMORY = 2048
-"""Default maximum memory of a solver process [MiB]."""
+WORKER_MEMORY = 256  # memory of a worker process with its response cache [MiB]
+USUAL_MEMORY = 512  # memory of a solver process for most problems [MiB]; with less, fewer are started
+MIN_MEMORY = 160  # minimum memory of a solver process [MiB]: its libraries take some 110
+MAX_MEMORY = 2048  # default maximum memory of a solver process [MiB]
 
 
 @cache  # needed for every new problem

@@ -25,26 +25,16 @@ from api.server.connections import TOO_MANY, OpenConnections
 
 _LOG = logging.getLogger("api.wire")
 
-BODY_GRACE_SECONDS = 5.0
-"""Time after a body's limit for the application's response, before the connection is closed."""
-
-MAX_TARGET_BYTES = 2**16 - 1
-"""Longest path and query that the parser accepts; a longer one counts as bad HTTP."""
-
-MAX_HEADERS = 128
-"""Headers of a request; each takes some hundred bytes of memory."""
-
-BYTES_PER_BODY_BYTE = 8
-"""Framing bytes allowed per byte of a body; a chunk of one byte has five."""
+BODY_GRACE_SECONDS = 5.0  # time after a body's limit for the application's response, before the connection is closed
+MAX_TARGET_BYTES = 2**16 - 1  # longest path and query that the parser accepts; a longer one counts as bad HTTP
+MAX_HEADERS = 128  # headers of a request; each takes some hundred bytes of memory
+BYTES_PER_BODY_BYTE = 8  # framing bytes allowed per byte of a body; a chunk of one byte has five
 
 WRITE_BUFFER_BYTES = 2**14
 """Buffered bytes of a response beyond which the application waits and the bytes are counted."""
 
-REFUSED_ROUTE = "wire"
-"""Route, in the metrics, of rejections before there is a request."""
-
-LOGGED_REFUSALS = 10.0
-"""Logged rejections per second, so that a flood does not flood the log."""
+REFUSED_ROUTE = "wire"  # route, in the metrics, of rejections before there is a request
+LOGGED_REFUSALS = 10.0  # logged rejections per second, so that a flood does not flood the log
 
 
 class RefusalLog:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from api.settings import Settings
 
 
-BACKLOG = 2048
-"""Pending connections; beyond them the kernel drops a client's first packet, and seconds pass."""
+BACKLOG = 2048  # pending connections; beyond them the kernel drops a client's first packet, and seconds pass
 
 
 class ListenError(DarrmError):

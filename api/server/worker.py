@@ -126,11 +126,8 @@ def _stop_with_parent(parent: BaseProcess, listening: socket.socket) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-UNKNOWN_END = 255
-"""Exit code of a worker whose fork server did not report its end."""
-
-RESTART_SECONDS = 1.0
-"""Minimum time between two starts of a worker in one slot."""
+UNKNOWN_END = 255  # exit code of a worker whose fork server did not report its end
+RESTART_SECONDS = 1.0  # minimum time between two starts of a worker in one slot
 
 
 def supervise(settings: Settings, listening: socket.socket) -> bool:
@@ -154,8 +151,7 @@ def supervise(settings: Settings, listening: socket.socket) -> bool:
             _stop_workers([slot.process for slot in slots if slot.has_started], settings.stop_seconds + KILL_SECONDS)
 
 
-LONG_PATH = "AF_UNIX path too long"
-"""Python's error if TMPDIR is too long for the socket of the fork server."""
+LONG_PATH = "AF_UNIX path too long"  # Python's error if TMPDIR is too long for the socket of the fork server
 
 
 class _WorkerSlot:

@@ -42,30 +42,24 @@ _LOG = logging.getLogger("api.jobs")
 
 Result = TypeVar("Result")
 
-RETRY_SECONDS = 1
-"""Retry-After for a pending answer [s]."""
+RETRY_SECONDS = 1  # Retry-After for a pending answer [s]
 
 ACCOUNT_TIMES = 10
 """Voters of an account, a ranking or a table of classes, as a multiple of those of a γ. Estimated time limits them
 too; this bounds memory, which some calibrations need in proportion to K²."""
 
-FINAL = frozenset(status.value for status in Status if status.is_final)
-"""Statuses with which a γ is stored."""
+FINAL = frozenset(status.value for status in Status if status.is_final)  # statuses with which a γ is stored
 
 MAX_QUEUE_SECONDS = 1.0
 """Expected work of a queue from which a γ becomes a job: its client gets a response (202) sooner."""
 
-MISJUDGED_SECONDS = 600.0
-"""Time for which a client's work counts as long after an estimate proved wrong."""
-
-MAX_GRANTED = 100_000
-"""Visible designs remembered for clients: some 20 MB."""
+MISJUDGED_SECONDS = 600.0  # time for which a client's work counts as long after an estimate proved wrong
+MAX_GRANTED = 100_000  # visible designs remembered for clients: some 20 MB
 
 GRANTED_SECONDS = 60.0
 """Time for which they are remembered: eviction may take one from its client, which then requests it again."""
 
-MAX_MISJUDGED = 1000
-"""Clients and kinds of work remembered as misjudged."""
+MAX_MISJUDGED = 1000  # clients and kinds of work remembered as misjudged
 
 
 MAX_SCENARIO_VOTERS = 100_000

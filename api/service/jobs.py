@@ -40,23 +40,15 @@ from solver_cache.process_pool import PoolClosed
 
 _LOG = logging.getLogger("api.jobs")
 
-COUNT_SECONDS = 0.5
-"""Time for which a count of the queue is reused."""
-
-SHARE_RETRY_SECONDS = 5.0
-"""Retry-After for a client whose share of the queue is used up."""
-
-PRUNE_SECONDS = 3600.0
-"""Interval between removals of old finished jobs."""
+COUNT_SECONDS = 0.5  # time for which a count of the queue is reused
+SHARE_RETRY_SECONDS = 5.0  # Retry-After for a client whose share of the queue is used up
+PRUNE_SECONDS = 3600.0  # interval between removals of old finished jobs
 
 RETENTION = {"off": 600.0, "memory": 3600.0}
 """Time for which a finished job is stored [s], by store; in a database `DATABASE_RETENTION`."""
 
-DATABASE_RETENTION = 30 * 86400.0
-"""Time for which a finished job stays in a database; its answer stays."""
-
-DEFAULT_JOB_RATE = 1.0
-"""Default sustained rate of new jobs of an address or key [1/s]."""
+DATABASE_RETENTION = 30 * 86400.0  # time for which a finished job stays in a database; its answer stays
+DEFAULT_JOB_RATE = 1.0  # default sustained rate of new jobs of an address or key [1/s]
 
 
 class JobAdmission:
@@ -140,8 +132,7 @@ def read_task(job: Job) -> Task | None:
     return task if is_own else None
 
 
-POLL_SECONDS = 0.2
-"""Minimum pause between two polls; a slow poll is followed by a pause three times as long."""
+POLL_SECONDS = 0.2  # minimum pause between two polls; a slow poll is followed by a pause three times as long
 
 
 @dataclass(frozen=True)
@@ -267,15 +258,13 @@ class JobEvents:
         return {id_: self._jobs.get(id_) for id_ in ids}
 
 
-RENEW_SECONDS = 0.5
-"""Interval between renewals of a lease, which also detect cancellation by another process."""
+RENEW_SECONDS = 0.5  # interval between renewals of a lease, which also detect cancellation by another process
 
 STALLED_SECONDS = 15.0
 """Time without a look at the queue, despite room for a job, after which a worker has stalled: a look takes
 milliseconds."""
 
-IDLE_SECONDS = 1.0
-"""Interval between looks at the queue without a call of `wake`."""
+IDLE_SECONDS = 1.0  # interval between looks at the queue without a call of `wake`
 
 LONG_SECONDS = 60.0
 """Expected or elapsed time from which a job is long; `JobWorker` may reserve a slot for shorter jobs."""

@@ -38,8 +38,7 @@ Result = TypeVar("Result")
 PROMPT_SECONDS = 0.05
 """Time up to which work, such as a certificate, is prompt: it never waits for work that takes a second."""
 
-QUEUE_LIMIT_SECONDS = 20.0
-"""Time limit of work on a queue, however busy the machine."""
+QUEUE_LIMIT_SECONDS = 20.0  # time limit of work on a queue, however busy the machine
 
 ESTIMATE_ERROR, LOADING_SECONDS = 3.0, 2.0
 """Multiple of a queue's time at which work moves to the next queue; and its minimum [s], in which libraries load."""
@@ -51,11 +50,8 @@ QUICK_NICENESS, SOLVER_NICENESS = 10, 15
 _LOG = logging.getLogger("api")
 
 STORE_THREADS = 4
-STORE_SECONDS = 10.0
-"""Time limit of a call, including its wait for a thread."""
-
-ANSWER_SECONDS = 1.0
-"""Time limit of a health check of the store, and interval between checks while it hangs."""
+STORE_SECONDS = 10.0  # time limit of a call, including its wait for a thread
+ANSWER_SECONDS = 1.0  # time limit of a health check of the store, and interval between checks while it hangs
 
 
 class WorkQueue:

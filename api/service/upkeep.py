@@ -16,21 +16,15 @@ from solver_cache.store import Store
 
 _LOG = logging.getLogger("api.upkeep")
 
-UPKEEP_SECONDS = 60.0
-"""Interval between rounds, in which the store may grow beyond its limit."""
-
-CALL_SECONDS = 0.5
-"""Interval between calls while the store is above its limit, so that other writers get their turn."""
+UPKEEP_SECONDS = 60.0  # interval between rounds, in which the store may grow beyond its limit
+CALL_SECONDS = 0.5  # interval between calls while the store is above its limit, so that other writers get their turn
 
 KEPT_SHARE = 0.9
 """Share of the limit that stays once it is exceeded, so that answers are rarely sorted by last use. Removing
 10,000 of 100,000 takes 1.7 s of processor time on SQLite; 0.2 s, and the server's, on PostgreSQL."""
 
-MAX_REMOVED = 2_000
-"""Answers removed per call: no call to the store may take long (`StoreCalls`)."""
-
-UPKEEP_KEY = "upkeep"
-"""Key of the claim under which one server of a store does a round."""
+MAX_REMOVED = 2_000  # answers removed per call: no call to the store may take long (`StoreCalls`)
+UPKEEP_KEY = "upkeep"  # key of the claim under which one server of a store does a round
 
 
 class Upkeep:

@@ -23,17 +23,10 @@ from api.schemas.fields import DECLARED
 from darrm_opt.errors import InvalidInput
 
 MAX_URL_LENGTH = 2000
-MAX_ADDRESSES = 4
-"""Addresses of a host that are tried in turn."""
-
-CLOSE_SECONDS = 1.0
-"""Time for the receiver to end its response before the connection is closed."""
-
-_URL = re.compile(r"[!-~]+")
-"""Visible ASCII."""
-
-RESOLVE_SECONDS = 3.0
-"""Time limit for resolving the host of a new webhook, while its client waits."""
+MAX_ADDRESSES = 4  # addresses of a host that are tried in turn
+CLOSE_SECONDS = 1.0  # time for the receiver to end its response before the connection is closed
+_URL = re.compile(r"[!-~]+")  # visible ASCII
+RESOLVE_SECONDS = 3.0  # time limit for resolving the host of a new webhook, while its client waits
 
 _UNICAST = ipaddress.ip_network("2000::/3")
 """IPv6 addresses that can belong to hosts.

@@ -46,23 +46,12 @@ RETRY_DELAYS = (5.0, 30.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 50_400.0, 
 A random extra of up to a fifth is added to each.
 """
 
-MAX_PENDING = 1000
-"""Pending webhooks of one client."""
-
-DELIVERIES = 8
-"""Concurrent deliveries of one process, half of them for one client."""
-
-POLL_SECONDS = 1.0
-"""Interval between polls for webhooks that are due."""
-
-LEASE_FACTOR = 3.0
-"""Multiple of a delivery's time limit after which the webhook of a dead deliverer is retried."""
-
-GONE = 410
-"""Status with which a receiver unsubscribes."""
-
-MAX_REASON = 200
-"""Characters of a failed job's reason in the payload, to keep it small."""
+MAX_PENDING = 1000  # pending webhooks of one client
+DELIVERIES = 8  # concurrent deliveries of one process, half of them for one client
+POLL_SECONDS = 1.0  # interval between polls for webhooks that are due
+LEASE_FACTOR = 3.0  # multiple of a delivery's time limit after which the webhook of a dead deliverer is retried
+GONE = 410  # status with which a receiver unsubscribes
+MAX_REASON = 200  # characters of a failed job's reason in the payload, to keep it small
 
 
 class GivenUpError(Exception):

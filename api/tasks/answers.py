@@ -34,8 +34,7 @@ from solver_cache.task_loop import Report
 
 _LOG = logging.getLogger("api.jobs")
 
-MAX_OVERRUN = 2.0
-"""Multiple of the admitted time after which a job is stopped, because estimates are rough."""
+MAX_OVERRUN = 2.0  # multiple of the admitted time after which a job is stopped, because estimates are rough
 
 
 def answer_question(question: type[Question], argument: dict[str, Any], report: Report) -> dict[str, Any]:

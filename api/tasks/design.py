@@ -53,15 +53,11 @@ GRACE_SECONDS = 30.0
 The limit is checked between steps, and the last step proves the solution.
 """
 
-STORED: dict[str, Any] = {"kept": True}
-"""Result of a job whose answer is in the store."""
+STORED: dict[str, Any] = {"kept": True}  # result of a job whose answer is in the store
 
 
-FIRST_INCUMBENT_SECONDS = 0.5
-"""Time after which a solve reports its first certified γ; a shorter solve ends sooner."""
-
-INCUMBENT_SHARE = 0.1
-"""Maximum share of a solve's time for proving intermediate γ."""
+FIRST_INCUMBENT_SECONDS = 0.5  # time after which a solve reports its first certified γ; a shorter solve ends sooner
+INCUMBENT_SHARE = 0.1  # maximum share of a solve's time for proving intermediate γ
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 ProgressCallback = Callable[[Any], None]
 
-Limits = tuple[float, float]
-"""Limits of time and processor time, after which a process is stopped [s]."""
+Limits = tuple[float, float]  # limits of time and processor time, after which a process is stopped [s]
 
 RunInThread = Callable[..., Awaitable[Any]]
 """``await run_in_thread(function, *arguments)``: a blocking call in a thread."""

@@ -173,31 +173,24 @@ def keep(solution: Answer, store: Store) -> CachedSolution[Any]:
     return _keep(solution, spec, store, row, validation.decision)
 
 
-@dataclass(frozen=True)
-class _StoreOutcome:
-    """Outcome of `_keep_row`."""
-
-    other: Answer | None  # a valid answer that another process stored first
-    stored: bool  # whether the store holds a valid answer now
-    trouble: str = ""  # why the row could not be stored; else empty
-
-
 def _keep_row(
     row: Row, spec: Spec, store: Store, invalid_row: Row | None, clients: Collection[str] = ()
-) -> _StoreOutcome:
-    """Store a valid row unless a valid one came first; it may replace ``invalid_row``."""
+) -> tuple[Answer | None, bool, str]:
+    """Store a valid row unless a valid one came first; it may replace ``invalid_row``.
+
+    Returns a valid answer that another process stored first, whether the store holds a valid answer now, and why the
+    row could not be stored.
+    """
     try:
         stored = store.put(row, replacing=invalid_row, clients=clients)
     except ReadOnlyCache as err:  # as configured: no warning
-        return _StoreOutcome(None, stored=False, trouble=str(err))
+        return None, False, str(err)
     except CacheError as err:
         return _not_stored(spec, store, str(err))
     if stored == row:
-        return _StoreOutcome(None, stored=not isinstance(store, NoStore))
+        return None, not isinstance(store, NoStore), ""
     other = validate_row(stored, spec).solution
-    return _StoreOutcome(
-        other, stored=other is not None, trouble="" if other else "another row is stored under its key"
-    )
+    return other, other is not None, "" if other else "another row is stored under its key"
 
 
 def _look_up(spec: Spec, store: Store) -> tuple[Row | None, Validation[Answer]]:
@@ -222,15 +215,15 @@ def _keep(
     new_row = row_of(solution)
     validation = validate_row(new_row, spec)
     if validation.solution is None:
-        outcome = _not_stored(spec, store, f"it fails its own validation: {validation.reason}")
+        other, stored, trouble = _not_stored(spec, store, f"it fails its own validation: {validation.reason}")
     else:
-        outcome = _keep_row(new_row, spec, store, invalid_row)
-    return CachedSolution(outcome.other or solution, decision, outcome.stored, outcome.trouble)
+        other, stored, trouble = _keep_row(new_row, spec, store, invalid_row)
+    return CachedSolution(other or solution, decision, stored, trouble)
 
 
-def _not_stored(spec: Spec, store: Store, trouble: str) -> _StoreOutcome:
+def _not_stored(spec: Spec, store: Store, trouble: str) -> tuple[None, bool, str]:
     _LOG.warning("%s: the answer to %s is not stored: %s", store.url, spec.key, trouble)
-    return _StoreOutcome(None, stored=False, trouble=trouble)
+    return None, False, trouble
 
 
 def load_record(key: str, store: Store) -> dict[str, Any] | None:
@@ -272,10 +265,9 @@ def save_record(
     solution: Answer | None = validate_row(row, spec).solution
     if solution is None:
         text = canonical_json(record)
-        result = _keep_row(Row(spec.key, CORE, text, digest(text)), spec, store, row, clients)
-        if result.other is None:
-            return record, result.stored, result.trouble
-        solution = result.other
+        solution, stored, trouble = _keep_row(Row(spec.key, CORE, text, digest(text)), spec, store, row, clients)
+        if solution is None:
+            return record, stored, trouble
     return _record(solution), True, ""
 
 

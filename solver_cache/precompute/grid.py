@@ -39,21 +39,21 @@ import itertools
 import json
 import math
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from darrm_opt.decimals import double_in
-from darrm_opt.design.objective import AnyObjective, as_objective
-from darrm_opt.design.solver import SHAPES, Shape, check_choice
+from darrm_opt.design.objective import as_objective
+from darrm_opt.design.solver import check_choice
 from darrm_opt.errors import InvalidInput
 from darrm_opt.privacy_curves import GROUP_POINTS, PrivacyCurve, profile_problem, stated_curve, stated_profile
 from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, VoterGroup
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables.objective import PluralityObjective, Truth, as_table_objective
-from darrm_opt.tables.priors import PluralityPrior, Ties, parse_prior
+from darrm_opt.tables.priors import Ties, parse_prior
 from darrm_opt.tables.record import TableSpec
 from darrm_opt.voters import PrivacyProfile
 from solver_cache.model import Spec
@@ -62,11 +62,15 @@ from solver_cache.precompute.axes import Axis, Expression, located, parse, read_
 QUANTITIES = ("K", "classes", "epsilon", "Delta", "affected", "price", "m", "target_epsilon", "delta")
 """In the order in which they vary, the last fastest: neighbours differ only in their target, as warm starts need."""
 
-_OF_TABLES = ("classes", "price")
-_NOT_OF_TABLES = ("epsilon", "Delta", "m", "profile")
-
 _OTHERS = ("profile", "objective", "shape", "where", "prior", "ties", "abstention", "groups")
-_OF_GROUPS = ("classes", "affected", "price", "target_epsilon", "delta")
+
+_REJECTED = {
+    "with groups": ("K", "epsilon", "Delta", "m", "profile", "shape", "prior"),
+    "with classes": ("objective", "shape", "epsilon", "Delta", "m", "profile"),
+    "without classes": ("prior", "ties", "abstention", "price"),
+    "with a profile": ("epsilon", "Delta", "m"),
+}
+"""Names that a kind of part does not have. Rejected rather than ignored: a grid takes hours, and mistakes show late."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class Part:
     path: str  # location in the file; empty for a file of one part
     axes: tuple[tuple[str, Axis], ...]  # ordered so that formulas come after what they use
     objectives: tuple[Any, ...]  # objectives; priors of tables; texts for groups
-    shapes: tuple[Shape | bool, ...]  # shapes of γ; for tables, abstention
+    shapes: tuple[Any, ...]  # shapes of γ; for tables, abstention
     where: Expression | None  # filter of combinations
     ties: Ties = "excluded"
     groups: tuple[GroupAxis, ...] = ()  # voters whose numbers K1, K2, … are axes
@@ -214,76 +218,67 @@ def grid_of(content: Any, options: Mapping[str, Any] | None = None) -> Grid:
 def _part(content: Mapping[str, Any], path: str) -> Part:
     for name, value in content.items():
         _check_name(name, value, path)
-    if "groups" in content:
-        return _group_part(content, path)
-    is_table = "classes" in content
-    _check_quantities(content, path, is_table=is_table)
+    _check_quantities(content, path)
+    groups, stated = _groups(content, path) if "groups" in content else ((), {})
+    stated |= {name: (content[name], _join(path, name)) for name in QUANTITIES if name in content}
     # A formula may use any quantity of the part; `_order` rejects cycles.
-    names = {name for name in QUANTITIES if name in content}
-    axes = {name: read_axis(content[name], _join(path, name), names) for name in QUANTITIES if name in names}
-    ordered_axes = tuple((name, axes[name]) for name in _order(axes, path))
-    where = _where(content, path, names)
-    if is_table:
-        priors, silent = _priors(content, path), _abstention(content, path)
-        return Part(path, ordered_axes, priors, silent, where, _ties(content, path))
-    objectives, profiles = _objectives(content, path), _profiles(content, path)
-    return Part(path, ordered_axes, objectives, _shapes(content, path), where, profiles=profiles)
+    names = set(stated)
+    axes = {name: read_axis(value, place, names) for name, (value, place) in stated.items()}
+    ordered, where = tuple((name, axes[name]) for name in _order(axes, path)), _where(content, path, names)
+    if not groups and "classes" not in content:
+        objectives = _parsed(content, path, "objective", "rectangular", as_objective)
+        shapes = _parsed(content, path, "shape", "free", str)  # checked with each question
+        return Part(path, ordered, objectives, shapes, where, profiles=_profiles(content, path))
+    objective, parse = ("objective", str) if groups else ("prior", parse_prior)
+    objectives = _parsed(content, path, objective, "dirichlet(1)", parse)
+    ties = content.get("ties", "excluded")
+    check_choice(_join(path, "ties"), ties, get_args(Ties))
+    return Part(path, ordered, objectives, _abstention(content, path), where, ties, groups)
 
 
-def _check_quantities(content: Mapping[str, Any], path: str, *, is_table: bool) -> None:
-    has_profile = "profile" in content and not is_table
-    for name in ("K", "target_epsilon") if is_table or has_profile else ("K", "epsilon"):
+def _check_quantities(content: Mapping[str, Any], path: str) -> None:
+    """Reject a part without a name that it needs, or with one that it does not have."""
+    if "groups" in content:
+        needed, kinds = ["target_epsilon"], ["with groups"]
+    elif "classes" in content:
+        needed, kinds = ["K", "target_epsilon"], ["with classes"]
+    elif "profile" in content:
+        needed, kinds = ["K", "target_epsilon"], ["without classes", "with a profile"]
+    else:
+        needed, kinds = ["K", "epsilon"], ["without classes"]
+    for name in needed:
         if name not in content:
             raise InvalidInput(_join(path, name), None, "a value, a list, a range or a formula")
-    # Rejected rather than ignored: a grid takes hours, and mistakes show late.
-    strange = ("objective", "shape", *_NOT_OF_TABLES) if is_table else ("prior", "ties", "abstention", *_OF_TABLES)
-    for name in strange:
-        if name in content:
-            accepted = f"no {name} {'with' if is_table else 'without'} classes"
-            raise InvalidInput(_join(path, name), content[name], accepted)
-    for name in ("epsilon", "Delta", "m") if has_profile else ():
-        if name in content:
-            raise InvalidInput(_join(path, name), content[name], f"no {name} with a profile")
-    if not is_table and ("m" in content) == ("target_epsilon" in content):
+    for kind in kinds:
+        for name in _REJECTED[kind]:
+            if name in content:
+                raise InvalidInput(_join(path, name), content[name], f"no {name} {kind}")
+    if "without classes" in kinds and ("m" in content) == ("target_epsilon" in content):
         raise InvalidInput(_join(path, "m"), content.get("m"), "exactly one of m and target_epsilon")
 
 
-def _group_part(content: Mapping[str, Any], path: str) -> Part:
+def _groups(content: Mapping[str, Any], path: str) -> tuple[tuple[GroupAxis, ...], dict[str, tuple[Any, str]]]:
+    """Return the groups, and their numbers of voters with their places, as quantities of the part."""
     tables, where = content["groups"], _join(path, "groups")
     if not (isinstance(tables, list) and tables and all(isinstance(table, Mapping) for table in tables)):
         raise InvalidInput(where, tables, "a list of tables { K, epsilon, Delta } or { K, profile }")
-    for name in content:
-        if name not in ("groups", "objective", "where", "ties", "abstention", *_OF_GROUPS):
-            raise InvalidInput(_join(path, name), content[name], f"no {name} with groups")
-    if "target_epsilon" not in content:
-        raise InvalidInput(_join(path, "target_epsilon"), None, "a value, a list, a range or a formula")
-    # The number of voters of each group is an axis.
-    numbers = {f"K{i}": table.get("K") for i, table in enumerate(tables, 1)}
-    names = {*numbers, *(name for name in _OF_GROUPS if name in content)}
-    axes, groups = {}, []
-    for i, (name, table) in enumerate(zip(numbers, tables, strict=True)):
-        inside = f"{where}[{i}]"
-        own = {"profile"} if "profile" in table else {"epsilon"}
-        if not {"K", *own} <= table.keys() <= {"K", "weight", *own, *({"Delta"} if own == {"epsilon"} else ())}:
+    groups = []
+    for i, table in enumerate(tables):
+        inside, own = f"{where}[{i}]", "profile" if "profile" in table else "epsilon"
+        if not {"K", own} <= table.keys() <= {"K", "weight", own, *(["Delta"] if own == "epsilon" else [])}:
             raise InvalidInput(inside, dict(table), "K, epsilon or a profile, and optionally Delta and weight")
-        # A formula may use the numbers of other groups.
-        axes[name] = read_axis(table["K"], _join(inside, "K"), names - {name})
         epsilon = math.inf if table.get("epsilon") == "inf" else table.get("epsilon")
         try:
             # Checked here, where the path of the group is known.
             voter = (
                 stated_profile(table["profile"], points=GROUP_POINTS)
-                if "profile" in table
+                if own == "profile"
                 else Privacy(cast("float", epsilon), table.get("Delta", 0.0))
             )
             groups.append(GroupAxis(voter, table.get("weight", 1.0)))
         except InvalidInput as err:
             raise InvalidInput(_join(inside, err.argument), err.value, err.accepted, err.advice) from err
-    axes |= {name: read_axis(content[name], _join(path, name), names) for name in _OF_GROUPS if name in content}
-    ordered = tuple((name, axes[name]) for name in _order(axes, path))
-    condition = _where(content, path, names)
-    texts = read_texts(content.get("objective", "dirichlet(1)"), _join(path, "objective"))
-    return Part(path, ordered, texts, _abstention(content, path), condition, _ties(content, path), tuple(groups))
+    return tuple(groups), {f"K{i + 1}": (table["K"], f"{where}[{i}].K") for i, table in enumerate(tables)}
 
 
 def _table_spec(
@@ -323,14 +318,12 @@ def _profiles(content: Mapping[str, Any], path: str) -> tuple[PrivacyProfile | P
         return tuple(map(stated_curve, stated if is_several else [stated]))
 
 
-def _priors(content: Mapping[str, Any], path: str) -> tuple[PluralityPrior, ...]:
-    where, priors = _join(path, "prior"), []
-    for text in read_texts(content.get("prior", "dirichlet(1)"), where):
-        try:
-            priors.append(parse_prior(text))
-        except InvalidInput as err:
-            raise InvalidInput(where, text, err.accepted, err.advice) from err
-    return tuple(priors)
+def _parsed(
+    content: Mapping[str, Any], path: str, name: str, default: str, parse: Callable[[str], Any]
+) -> tuple[Any, ...]:
+    """Return the texts under a name, parsed."""
+    with located(_join(path, name)):
+        return tuple(map(parse, read_texts(content.get(name, default), _join(path, name))))
 
 
 def _abstention(content: Mapping[str, Any], path: str) -> tuple[bool, ...]:
@@ -341,13 +334,6 @@ def _abstention(content: Mapping[str, Any], path: str) -> tuple[bool, ...]:
     return tuple(values)
 
 
-def _ties(content: Mapping[str, Any], path: str) -> Ties:
-    ties = content.get("ties", "excluded")
-    if ties not in ("excluded", "any"):
-        raise InvalidInput(_join(path, "ties"), ties, "'excluded' or 'any'")
-    return cast("Ties", ties)
-
-
 def _where(content: Mapping[str, Any], path: str, names: set[str]) -> Expression | None:
     text = content.get("where")
     if text is None:
@@ -356,23 +342,6 @@ def _where(content: Mapping[str, Any], path: str, names: set[str]) -> Expression
         raise InvalidInput(_join(path, "where"), text, "a condition such as 'm < (K+1)/2'")
     with located(_join(path, "where")):
         return parse(text, names)
-
-
-def _shapes(content: Mapping[str, Any], path: str) -> tuple[Shape, ...]:
-    shapes = read_texts(content.get("shape", "free"), _join(path, "shape"))
-    for shape in shapes:
-        check_choice(_join(path, "shape"), shape, SHAPES)
-    return cast("tuple[Shape, ...]", shapes)
-
-
-def _objectives(content: Mapping[str, Any], path: str) -> tuple[AnyObjective, ...]:
-    objective_path, objectives = _join(path, "objective"), []
-    for text in read_texts(content.get("objective", "rectangular"), objective_path):
-        try:
-            objectives.append(as_objective(text))
-        except InvalidInput as err:
-            raise InvalidInput(objective_path, text, "an objective", str(err)) from err
-    return tuple(objectives)
 
 
 def _order(axes: Mapping[str, Axis], path: str) -> list[str]:

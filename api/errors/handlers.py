@@ -16,8 +16,6 @@ from api.errors.problem_details import (
     MEDIA_TYPE,
     PROBLEM_TYPES,
     URN,
-    FieldError,
-    FieldErrors,
     FieldProblem,
     ProblemDetails,
     TooManyJobs,
@@ -47,12 +45,7 @@ def problem_of(err: DarrmError) -> ProblemDetails:
     # does not reveal the location of the store
     text = "Try again later; the server's log has the details." if name == "cache-unavailable" else str(err)
     field, extensions = "", dict[str, Any]()
-    if isinstance(err, FieldErrors):
-        errors = [error for complaint in err.complaints for error in problem_of(complaint).errors or ()]
-        return _details(name, text, errors)
     match err:
-        case FieldError():
-            field = err.field
         case WorkLimitExceeded():
             field, extensions = err.field, {"estimated_seconds": err.seconds}
         case InvalidInput():

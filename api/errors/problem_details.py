@@ -68,22 +68,6 @@ class WorkLimitExceeded(DarrmError):
         super().__init__(message)
 
 
-class FieldError(DarrmError):
-    """A field with parameters of its own, such as an objective, is invalid."""
-
-    def __init__(self, field: str, complaint: InvalidInput) -> None:
-        self.field = field
-        super().__init__(str(complaint))
-
-
-class FieldErrors(DarrmError):
-    """Several fields are invalid."""
-
-    def __init__(self, complaints: list[InvalidInput | FieldError]) -> None:
-        self.complaints = complaints
-        super().__init__(" ".join(map(str, complaints)))
-
-
 URN = "urn:darrm-opt:problem:"  # prefix of the URIs of problem types
 CLIENT_CLOSED_REQUEST = 499  # status, in log and metrics only, of a request whose client disconnected early
 
@@ -110,7 +94,7 @@ _TABLE = (
     ProblemType("head-too-large", 431, "The request line and headers are too large."),
     ProblemType("not-ready", 503, "The server is not ready."),
     # The request itself.
-    ProblemType("invalid-input", 422, "A field of the request is invalid.", (InvalidInput, FieldError, FieldErrors)),
+    ProblemType("invalid-input", 422, "A field of the request is invalid.", (InvalidInput,)),
     ProblemType("backend-unavailable", 422, "The requested solver is not available.", (BackendUnavailable,)),
     ProblemType("not-private", 422, "The noise function is not private.", (NotPrivate,)),
     ProblemType("not-proven", 422, "The noise function can be neither proved private nor refuted.", (NotProven,)),

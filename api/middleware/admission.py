@@ -21,6 +21,7 @@ from api.access.client_shares import FairQueue, RateLimiter, shared_table
 from api.access.clients import UNLIMITED_PATHS, Client, check_access
 from api.access.keys import KeyRing, open_ring
 from api.errors.problem_details import Rejection, retry_after
+from api.middleware import HttpMiddleware
 from api.settings import Settings
 
 DEFAULT_RATE = 100.0  # default sustained request rate of an address or key [1/s]
@@ -45,20 +46,17 @@ A connection that is closed with unread bytes is reset, and many clients then mi
 """
 
 
-class AdmissionMiddleware:
+class AdmissionMiddleware(HttpMiddleware):
     """ASGI middleware that responds with 400, 401, 403, 408, 413, 421, 429, 431 and 503."""
 
     def __init__(self, app: ASGIApp, settings: Settings, ring: KeyRing | None = None) -> None:
-        self._app, self._settings = app, settings
+        super().__init__(app)
+        self._settings = settings
         self._ring = ring or open_ring(settings.keys)
         self._limiter = RateLimiter(shared_table(settings.run_folder))
         self._in_flight = 0
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or reject it."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         rejection = self._check(scope)
         # Before counting: a slow body must not count as concurrent work.
         if rejection is None and _has_body(scope["headers"]):
@@ -192,15 +190,15 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-class TurnsMiddleware:
+class TurnsMiddleware(HttpMiddleware):
     """ASGI middleware that starts requests in turn; inside the response cache."""
 
     def __init__(self, app: ASGIApp, turns: FairQueue) -> None:
-        self._app, self._turns = app, turns
+        super().__init__(app)
+        self._turns = turns
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on when it is its client's turn."""
-        if scope["type"] == "http" and scope["path"] not in UNLIMITED_PATHS:
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] not in UNLIMITED_PATHS:
             await self._turns.begin(client_name(scope))
         await self._app(scope, receive, send)
 

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.clients import CURRENT_PREFIX, forwarded_prefix, is_trusted
 from api.errors.problem_details import CLIENT_CLOSED_REQUEST, Rejection, retry_after
+from api.middleware import HttpMiddleware
 from api.middleware.admission import client_name, send_rejection
 from api.observability import access_log, metrics, traces
 from api.observability.logs import REQUEST_ID, RequestLogEntry, accept_request_id, log_request
@@ -44,17 +45,10 @@ PEER = "darrm.peer"
 """Entry of a request's scope: peer address and port, before any proxy header (`api.server.protocol`)."""
 
 
-class RequestContextMiddleware:
+class RequestContextMiddleware(HttpMiddleware):
     """ASGI middleware, the outermost except for the path prefix."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, whatever happens in the application."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = time.perf_counter()
         proposal = next((value for name, value in scope["headers"] if name == b"x-request-id"), None)
         identity = scope["darrm.request_id"] = accept_request_id(proposal)
@@ -112,20 +106,19 @@ def _route_template(scope: Scope, status: int) -> str:
     return scope.get("darrm.route") or getattr(scope.get("route"), "path", None) or none
 
 
-class PathPrefixMiddleware:
+class PathPrefixMiddleware(HttpMiddleware):
     """Outermost ASGI middleware: removes the path prefix."""
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        self._app, self._prefix, self._proxies = app, settings.path_prefix, settings.trusted_proxies
+        super().__init__(app)
+        self._prefix, self._proxies = settings.path_prefix, settings.trusted_proxies
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its path below the prefix."""
-        if scope["type"] == "http":
-            prefix, peer = self._prefix, scope.get(PEER) or scope.get("client")
-            if self._proxies and is_trusted(peer[0] if peer else None, self._proxies):
-                forwarded = forwarded_prefix(scope["headers"])
-                prefix = prefix if forwarded is None else forwarded
-            CURRENT_PREFIX.set(prefix)
-            if prefix and scope["path"].startswith(f"{prefix}/"):
-                scope = {**scope, "path": scope["path"].removeprefix(prefix)}
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        prefix, peer = self._prefix, scope.get(PEER) or scope.get("client")
+        if self._proxies and is_trusted(peer[0] if peer else None, self._proxies):
+            forwarded = forwarded_prefix(scope["headers"])
+            prefix = prefix if forwarded is None else forwarded
+        CURRENT_PREFIX.set(prefix)
+        if prefix and scope["path"].startswith(f"{prefix}/"):
+            scope = {**scope, "path": scope["path"].removeprefix(prefix)}
         await self._app(scope, receive, send)

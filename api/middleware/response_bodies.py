@@ -20,8 +20,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from fastapi import Request, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
+from api.middleware import HttpMiddleware
 from api.observability import access_log, metrics
 from api.responses import IMMUTABLE, encoded_response
 
@@ -118,15 +119,11 @@ def permanent_response(body: EncodedAnswer, request: Request) -> Response:
     return conditional_response(body, request, caching)
 
 
-class ResponseCacheMiddleware:
+class ResponseCacheMiddleware(HttpMiddleware):
     """ASGI middleware that responds from the `ResponseCache`, or passes the request on."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond from the cache, or pass the request on."""
-        if scope["type"] == "http" and scope["path"] == CACHED_PATH and scope["method"] == "GET":
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == CACHED_PATH and scope["method"] == "GET":
             state = scope["app"].state
             cache: ResponseCache = state.response_cache
             # With private designs the route checks and records ownership.
@@ -181,17 +178,10 @@ _CHANGED = frozenset({b"content-encoding", b"content-length", b"etag"})
 EVENTS = "/events"  # suffix of paths whose GET never ends; the router handles their HEAD
 
 
-class CompressionMiddleware:
+class CompressionMiddleware(HttpMiddleware):
     """ASGI middleware that compresses large, complete text responses."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, and compress the response."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         start: Message | None = None
 
         async def compress(message: Message) -> None:
@@ -293,15 +283,11 @@ def _weak(tag: bytes) -> bytes:
     return tag if tag.startswith(b"W/") else b"W/" + tag
 
 
-class HeadMiddleware:
+class HeadMiddleware(HttpMiddleware):
     """ASGI middleware that answers HEAD as GET without a body."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on."""
-        if scope["type"] != "http" or scope["method"] != "HEAD" or scope["path"].endswith(EVENTS):
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] != "HEAD" or scope["path"].endswith(EVENTS):
             await self._app(scope, receive, send)
             return
 

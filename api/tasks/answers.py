@@ -59,8 +59,8 @@ def verify_stored(question: type[Question], argument: dict[str, Any], result: di
 
 
 @dataclass(frozen=True)
-class AnswerTask:
-    """Answer to compute (`api.tasks.task.Task`)."""
+class AnswerTask(Task):
+    """Any answer but a single γ; its result is stored with its job."""
 
     kind: str  # its path in `QUESTIONS`
     argument: dict[str, Any]  # on which alone the answer depends
@@ -70,12 +70,10 @@ class AnswerTask:
 
     @cached_property
     def key(self) -> str:
-        """Id of its job."""
         return digest(canonical_json({"kind": self.kind, "argument": self.argument, "core": CORE}))
 
     @cached_property
     def text(self) -> str:
-        """Canonical JSON, as stored with the job."""
         return canonical_json(
             {"kind": self.kind, "argument": self.argument, "seconds": self.seconds, "question": self.question}
         )
@@ -92,30 +90,17 @@ class AnswerTask:
         _ = task.as_question  # untrusted
         return task
 
-    def check(self, settings: Any) -> None:
-        """Do nothing: the route has validated the question."""
-
     @cached_property
     def as_question(self) -> Question:
         """The question, from its argument."""
         return QUESTIONS[self.kind].of(self.argument)
 
     def design_keys(self, answer: dict[str, Any]) -> Collection[str]:
-        """Return the keys of the γ and tables in the answer."""
         return {spec.key for spec, _ in self.as_question.parts(answer)}
-
-    async def load(self, context: TaskContext) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
-        """Return None: its result is stored with its job."""
-        return None
-
-    async def nearest(self, context: TaskContext) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
-        """Return None."""
-        return None
 
     async def compute(
         self, context: TaskContext, limits: Limits | None = None, progress: ProgressCallback | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Compute the result and store its designs; return the job's result and the answer (`Task.compute`)."""
         seconds, processor = limits or (MAX_OVERRUN * context.settings.max_work_seconds, math.inf)
         argument, known = self.argument, list[dict[str, Any] | None]()
         if specs := self.as_question.designs():
@@ -142,9 +127,8 @@ class AnswerTask:
         self,
         result: dict[str, Any],
         context: TaskContext,
-        asked: Task | None = None,  # noqa: ARG002 - the protocol's
+        asked: Task | None = None,  # noqa: ARG002 - the base's
     ) -> dict[str, Any] | None:
-        """Return the result in its job, proved again (`Task.verify`)."""
         answer = dict(result["answer"])
         proof = partial(verify_stored, QUESTIONS[self.kind]), self.argument, answer
         trouble = await context.checkers.run(verify_result, proof)
@@ -156,10 +140,6 @@ class AnswerTask:
         for spec, part in parts:
             part |= {"id": spec.key, "cached": spec.key in present}
         return answer
-
-    async def settle(self, progress: str, context: TaskContext) -> dict[str, Any] | None:  # noqa: ARG002 - the protocol's
-        """Return None: there is no partial answer."""
-        return None
 
 
 def answer_model(task: Task, result: dict[str, Any]) -> BaseModel:

@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -61,10 +61,10 @@ INCUMBENT_SHARE = 0.1  # maximum share of a solve's time for proving intermediat
 
 
 @dataclass(frozen=True)
-class DesignTask:
+class DesignTask(Task):
     """Design of one γ."""
 
-    kind: ClassVar[str] = "gamma"
+    kind: str = field(default="gamma", init=False)
     solves: ClassVar[bool] = True
 
     spec: DesignSpec  # its key is the id of the job and of the answer
@@ -75,17 +75,14 @@ class DesignTask:
 
     @cached_property
     def key(self) -> str:
-        """Id of the job and of its answer."""
         return self.spec.key
 
     @cached_property
     def seconds(self) -> float:
-        """Expected time [s]."""
         return estimate_running_time(self.spec, self.method).seconds
 
     @cached_property
     def text(self) -> str:
-        """Canonical JSON, as stored with the job."""
         limits = {"time_limit": self.time_limit, "gap": self.gap}
         return canonical_json(
             {
@@ -107,7 +104,6 @@ class DesignTask:
         return cls(spec, cast("Method", content["method"]), content["backend"], **limits)
 
     def check(self, settings: Settings) -> None:
-        """Raise for choices that `solve` rejects, and for more memory than a solver process has (`Task.check`)."""
         check_choices(self.spec.problem, self.spec.shape, self.method, self.backend)
         memory = design_memory(self.spec, self.method)
         if memory > settings.solver_memory:
@@ -121,23 +117,19 @@ class DesignTask:
             )
 
     def design_keys(self, answer: dict[str, Any]) -> Collection[str]:
-        """Return the key of the γ."""
         return [answer["id"]]
 
     async def load(self, context: TaskContext) -> dict[str, Any] | None:
-        """Return the stored answer, proved again, or None."""
         solution = await context.read(recall, self.spec, context.store)
         return None if solution is None else self._answer(solution_record(solution), cached=True)
 
     async def nearest(self, context: TaskContext) -> dict[str, Any] | None:
-        """Return the best stored answer whose guarantee implies the one requested, labelled, or None."""
         match: Nearest | None = await context.read(nearest, self.spec, context.store, context.viewer())
         return None if match is None else {"id": self.key, "cached": True, **match.record}
 
     async def compute(
         self, context: TaskContext, limits: Limits | None = None, progress: ProgressCallback | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Design γ and store it; return its job's result and the answer (`Task.compute`)."""
         from api.observability import metrics, traces
 
         limit = self._limit(context.settings)
@@ -169,14 +161,10 @@ class DesignTask:
     async def verify(
         self, result: dict[str, Any], context: TaskContext, asked: Task | None = None
     ) -> dict[str, Any] | None:
-        """Return the answer in a job's result, proved again (`Task.verify`).
-
-        An answer that is not optimal is rejected if more time would improve it, unless its gap is as small as
-        ``asked``.
-        """
         if result["kept"]:
             return await self.load(context)
         record, limit = result["record"], float(result["time_limit"])
+        # One that is not optimal is rejected if more time would improve it, unless its gap is as small as is asked.
         if isinstance(asked, DesignTask) and not Status(record["status"]).is_final:
             good_enough = asked.gap is not None and record["gap"] <= asked.gap
             if not good_enough and limit < asked._limit(context.settings):  # noqa: SLF001 - of the same class
@@ -188,7 +176,6 @@ class DesignTask:
         return self._answer(verified, cached=False)
 
     async def settle(self, progress: str, context: TaskContext) -> dict[str, Any] | None:
-        """Return the result of a solve stopped now: its best certified γ, proved again, or None."""
         record = read_incumbent(progress)
         verified = None if record is None else await context.read(verify_record, record, self)
         return None if verified is None else {"kept": False, "record": verified, "time_limit": 0.0, "trouble": ""}

@@ -8,9 +8,10 @@ schema and no framework.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Unpack
 
 from darrm_opt.errors import DarrmError
 from solver_cache.store import Store
@@ -52,32 +53,33 @@ class TaskContext:
     viewer: Callable[[], str | None]  # client that sees only its own designs; None: all
 
 
-class Task(Protocol):
+class Task(ABC):
     """Question. Its key is the id of its job and, if the answer is stored, of the answer."""
 
-    @property
-    def kind(self) -> str:
-        """Kind of answer, in `darrm_opt.questions.registry.QUESTIONS`."""
+    solves: ClassVar[bool]  # whether it designs a γ, which the operator can turn off
 
-    @property
-    def key(self) -> str:
-        """Content key: the same for the same question."""
+    if TYPE_CHECKING:  # or a dataclass would take a property for the default of its field
 
-    @property
-    def seconds(self) -> float:
-        """Expected time [s]."""
+        @property
+        def kind(self) -> str:
+            """Kind of answer: its path in `darrm_opt.questions.registry.QUESTIONS`, or "gamma"."""
 
-    @property
-    def solves(self) -> bool:
-        """Whether it designs a γ, which the operator can turn off."""
+        @property
+        def key(self) -> str:
+            """Content key: the same for the same question."""
 
-    @property
-    def text(self) -> str:
-        """Canonical JSON, as stored with the job."""
+        @property
+        def seconds(self) -> float:
+            """Expected time [s]."""
+
+        @property
+        def text(self) -> str:
+            """Canonical JSON, as stored with the job."""
 
     def check(self, settings: Settings) -> None:
         """Raise for an invalid choice, or for work that the operator's processes are too small for."""
 
+    @abstractmethod
     def design_keys(self, answer: dict[str, Any]) -> Collection[str]:
         """Return the content keys of the designs in an answer, which may be stored."""
 
@@ -87,11 +89,16 @@ class Task(Protocol):
     async def nearest(self, context: TaskContext) -> dict[str, Any] | None:
         """Return the best stored answer whose guarantee implies the one requested, labelled, or None."""
 
+    @abstractmethod
     async def compute(
         self, context: TaskContext, limits: Limits | None = None, progress: ProgressCallback | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Compute the answer within ``limits``, by default those of a job; return its job's result and the answer."""
+        """Compute the answer within ``limits``, by default those of a job; return its job's result and the answer.
 
+        What is designed is stored.
+        """
+
+    @abstractmethod
     async def verify(
         self, result: dict[str, Any], context: TaskContext, asked: Task | None = None
     ) -> dict[str, Any] | None:

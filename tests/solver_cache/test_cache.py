@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import stores
 from support.paths import DATA
+from support.stores import kept_row, rehashed
 
 import darrm_opt.record
 import solver_cache.solve
@@ -25,7 +27,7 @@ from darrm_opt.design.objective import Objective, shared
 from darrm_opt.design.scenarios import over_scenarios
 from darrm_opt.design.solution import Status
 from darrm_opt.design.solver import solve
-from darrm_opt.record import canonical_json, digest, solution_record
+from darrm_opt.record import solution_record
 from solver_cache import (
     CORE,
     CachedSolution,
@@ -49,27 +51,11 @@ REQUEST = DesignSpec(PROBLEM)
 ANSWERS = json.loads((DATA / "cached_answers.json").read_text(encoding="utf-8"))
 
 
-def kept_row(request: DesignSpec = REQUEST) -> Row:
-    """Return the row that a solve of ``request`` leaves."""
-    store = open_store("memory")
-    assert cached_solve(request.problem, request.objective, request.shape, store=store).stored
-    row = store.get(request.key)
-    assert row is not None
-    return row
+GOOD = kept_row(REQUEST)
 
 
-GOOD = kept_row()
-
-
-def rehashed(row: Row, record: str) -> Row:
-    """Return the row with another record, its hash made to fit: what someone who can write would do."""
-    return replace(row, record=record, digest=digest(record))
-
-
-def edited(change: Callable[[dict[str, Any]], None], row: Row = GOOD) -> Row:
-    record = json.loads(row.record)
-    change(record)
-    return rehashed(row, canonical_json(record))
+def edited(change: Callable[[dict[str, Any]], object], row: Row = GOOD) -> Row:
+    return stores.edited(row, change)
 
 
 def problem_of(case: dict[str, Any]) -> Problem:

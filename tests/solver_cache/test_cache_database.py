@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import stat
 import subprocess
@@ -19,8 +18,7 @@ from support.paths import ROOT
 import solver_cache.database.connection
 from darrm_opt import Problem
 from darrm_opt.record import digest
-from solver_cache import CORE, CacheError, Row, Store, cached_solve, check, open_store
-from solver_cache.database.schema import MIGRATIONS
+from solver_cache import CORE, CacheError, Row, Store, cached_solve, open_store
 
 PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1)
 
@@ -120,16 +118,6 @@ def test_a_read_only_database_fails_before_any_work(tmp_path: Path, monkeypatch:
         open_store(url)
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
-    with closing(open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")) as store:
-        store.put(Row("a", 1, "small", digest("small")))
-        with store._database.reading() as statements:  # type: ignore[attr-defined]
-            statements.rows("PRAGMA max_page_count = 8")  # the database's own limit
-        with pytest.raises(CacheError, match=r"database or disk is full\. Free some disk space"):
-            store.put(Row("b", 1, "x" * 1_000_000, ""))
-        assert [row.key for row in store.rows()] == ["a"]
-
-
 def test_relative_and_home_paths_become_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -140,14 +128,6 @@ def test_relative_and_home_paths_become_absolute(tmp_path: Path, monkeypatch: py
 
 
 # ------------------------------------------------------------------------------------------------- the schema
-
-
-def test_a_new_file_has_the_schema_and_wal(tmp_path: Path) -> None:
-    path = tmp_path / "cache.sqlite"
-    open_store(f"sqlite:///{path}").close()
-    with closing(sqlite3.connect(path)) as plain:
-        assert plain.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        assert plain.execute("SELECT version FROM darrm_schema").fetchall() == [(len(MIGRATIONS),)]
 
 
 @pytest.mark.parametrize("options", ["?timeout=9", "?mode=ro&timeout=9"])
@@ -220,32 +200,6 @@ def test_concurrent_creation_succeeds(tmp_path: Path) -> None:
     for number in range(20):
         with closing(open_store(f"sqlite:///{tmp_path}/new/{number}.sqlite")) as store:
             assert [row.key for row in store.rows()] == ["a", "b", "c"]
-
-
-SOLVER = """
-import json, sys
-from darrm_opt import Problem
-from solver_cache import cached_solve, open_store
-store = open_store(sys.argv[1])
-print("ready", flush=True)
-sys.stdin.readline()
-answers = []
-for K in range(3, 21):
-    answer = cached_solve(Problem.from_allowance(K=K, m=2, epsilon=0.1), backend=sys.argv[2], store=store)
-    answers.append((answer.solution.gamma.tolist(), answer.solution.backend, answer.stored))
-print(json.dumps(answers))
-"""
-
-
-def test_two_processes_that_write_the_same_keys_both_succeed_and_agree(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path / 'cache.sqlite'}"
-    with python(SOLVER, url, "highs") as a, python(SOLVER, url, "highs") as b:
-        first, second = (json.loads(out) for out in go(a, b))
-    assert first == second
-    assert all(kept for *_, kept in first)
-    with closing(open_store(url)) as store:
-        assert list(check(store)) == []
-        assert len(list(store.rows())) == 18
 
 
 # --------------------------------------------------------------------------------------------------- damaged files

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.stores import STORE_URLS
+from support.stores import STORE_URLS, edited, kept_row, query_plan, setting
 
 from darrm_opt import Privacy, Problem, Solution, solve, verify
 from darrm_opt.design.solution import Status
@@ -23,7 +23,6 @@ from darrm_opt.record import canonical_json, digest, problem_record, solution_fr
 from solver_cache import (
     DesignSpec,
     Nearest,
-    NoStore,
     Row,
     Store,
     cached_solve,
@@ -160,13 +159,6 @@ def test_the_label_names_the_design(store: Store) -> None:
     assert recall(DesignSpec(asked), store) is None  # it is not kept as the answer to what was asked
 
 
-def test_an_empty_store_has_no_nearest_answer(store: Store) -> None:
-    assert nearest(ASKED[0], store) is None
-    assert nearest(ASKED[0], NoStore()) is None
-    cached_solve(Problem(9, Privacy(0.2), Privacy(0.1)), store=store)
-    assert nearest(ASKED[0], store) is None  # another number of voters
-
-
 # --------------------------------------------------------------------------------------------------- bad rows
 
 DESIGNED = DesignSpec(Problem(K, Privacy(0.25), Privacy(0.3)))
@@ -174,36 +166,19 @@ WANTED = DesignSpec(Problem(K, Privacy(0.2), Privacy(0.35)))
 WORSE = DesignSpec(Problem(K, Privacy(0.4), Privacy(0.2)))
 
 
-@cache
-def kept_row(request: DesignSpec) -> Row:
-    store = open_store("memory")
-    cached_solve(request.problem, request.objective, request.shape, store=store)
-    [row] = store.rows()
-    return row
-
-
-def edited(**values: Any) -> Row:
-    row = kept_row(DESIGNED)
-    record = json.loads(row.record)
-    for path, value in values.items():
-        *names, last = path.split("__")
-        at = record
-        for name in names:
-            at = at[name]
-        at[last] = value
-    text = canonical_json(record)
-    return replace(row, record=text, digest=digest(text))
+def changed(**values: Any) -> Row:
+    return edited(kept_row(DESIGNED), setting(**values))
 
 
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (edited(gamma=[1.0] * (K + 1), utility=1.0), "its utility is 0.*, not 1.0"),
-        (edited(utility=0.99), "its utility is 0.*, not 0.99"),
-        (replace(edited(), digest=digest("")), "its text does not match its SHA-256"),
-        (edited(status="time limit", advice=Status.TIME_LIMIT.advice), "solving again may improve it"),
-        (edited(problem__epsilon=0.3), "its record cannot be read: m = 1.2"),
-        (edited(shape="monotone", gamma=[1.0, 0.5, 0.6, 0.1, 0.1, 0.6, 0.5, 1.0]), "it is stored under the key of"),
+        (changed(gamma=[1.0] * (K + 1), utility=1.0), "its utility is 0.*, not 1.0"),
+        (changed(utility=0.99), "its utility is 0.*, not 0.99"),
+        (replace(changed(), digest=digest("")), "its text does not match its SHA-256"),
+        (changed(status="time limit", advice=Status.TIME_LIMIT.advice), "solving again may improve it"),
+        (changed(problem__epsilon=0.3), "its record cannot be read: m = 1.2"),
+        (changed(shape="monotone", gamma=[1.0, 0.5, 0.6, 0.1, 0.1, 0.6, 0.5, 1.0]), "it is stored under the key of"),
     ],
 )
 def test_an_invalid_row_is_skipped(store: Store, bad: Row, reason: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -232,7 +207,7 @@ def test_false_columns_never_give_a_wrong_answer(lasting_url: str) -> None:
 def test_a_store_full_of_invalid_rows_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["solver_cache.nearest"], "MAX_CANDIDATES", 6)
     for number in range(10):
-        store.put(replace(edited(), key=f"{number}"))
+        store.put(replace(changed(), key=f"{number}"))
     assert nearest(WANTED, store) is None
 
 
@@ -240,16 +215,16 @@ def test_a_store_full_of_invalid_rows_is_given_up(store: Store, monkeypatch: pyt
     "record",
     [
         *("", "null", "[]", "7", "NaN", "[" * 100_000, "1" * 5000, '{"problem": 1}', "\ud800", canonical_json({})),
-        edited(problem__K=2**40).record,
-        edited(problem__K=True).record,
-        edited(problem__affected=0.5).record,
-        edited(problem__epsilon="infinite").record,
-        edited(problem__delta=None).record,
-        edited(objective="rect\0angular").record,
-        edited(objective="\ud800").record,
-        edited(shape=["free"]).record,
-        edited(utility="1").record,
-        edited(utility=10**400).record,
+        changed(problem__K=2**40).record,
+        changed(problem__K=True).record,
+        changed(problem__affected=0.5).record,
+        changed(problem__epsilon="infinite").record,
+        changed(problem__delta=None).record,
+        changed(objective="rect\0angular").record,
+        changed(objective="\ud800").record,
+        changed(shape=["free"]).record,
+        changed(utility="1").record,
+        changed(utility=10**400).record,
     ],
 )
 def test_malformed_records_have_no_columns(record: str) -> None:
@@ -261,9 +236,10 @@ def test_columns_are_those_of_the_record() -> None:
     request = DesignSpec(
         Problem(11, Privacy(math.inf), Privacy(0.5, 1e-3), affected=2), "uniform(lower=0.6)", "monotone"
     )
-    row = kept_row(request)
+    row = row_of(solve(request.problem, request.objective, request.shape), request)
     asked = search_columns(row.record)
     assert asked is not None
+    assert asked == row.columns
     assert asked.answers(request)
     assert columns_of(row.record) == {
         "voters": 11,
@@ -276,19 +252,6 @@ def test_columns_are_those_of_the_record() -> None:
         "shape": "monotone",
         "utility": json.loads(row.record)["utility"],
     }
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        DesignSpec(Problem(7, Privacy(math.inf), Privacy(0.5, 1e-3), affected=2), "uniform(lower=0.6)", "monotone"),
-        DesignSpec(Problem.from_allowance(K=5, m=1, epsilon=0.1, Delta=1e-5), "minimax(points=11)"),
-    ],
-)
-def test_a_row_states_the_columns_that_its_record_has(request_: DesignSpec) -> None:
-    row = row_of(solve(request_.problem, request_.objective, request_.shape), request_)
-    assert row.columns == search_columns(row.record)
-    assert row.key == request_.key
 
 
 # ------------------------------------------------------------------------------------------- found without a scan
@@ -314,15 +277,8 @@ def test_rows_are_found_in_an_index(lasting_url: str) -> None:
                 f"'k' || n.n, 8, 0.0, objective, shape, {columns} FROM darrm_solutions, {numbers}"
             )
             statements.rows("ANALYZE")
-        explain = "EXPLAIN " if database.dialect == "postgresql" else "EXPLAIN QUERY PLAN "
         query, values = candidates_query(WANTED)
-        with database.reading() as statements:
-            lines = statements.rows(explain + query.format(after=""), **values)
-        plan = "\n".join(" ".join(map(str, line)) for line in lines)
-        assert "darrm_solutions_asked" in plan
-        assert "Sort" not in plan
-        assert "TEMP B-TREE" not in plan
-        assert "SCAN" not in plan
+        assert "darrm_solutions_asked" in query_plan(store, [query.format(after="")], **values)
         assert find_nearest(WANTED, store).key == row.key
 
 

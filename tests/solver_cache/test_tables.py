@@ -20,10 +20,10 @@ import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from support.darrm_runner import run
 from support.refusals import refused as refused_input
+from support.stores import edited, setting
 
 from darrm_client import AnswerNotFound, DarrmClient
 from darrm_opt import Privacy, Problem, verify
-from darrm_opt.record import canonical_json, digest
 from solver_cache import DesignSpec, Row, Store, cached_solve, open_store, table_files, validate_row
 from solver_cache.process_pool import ProcessLost, map_in_processes
 from solver_cache.table_entries import COLUMNS, Entry, ExportableRows, ImportResult, TableError, columns_of, import_rows
@@ -105,28 +105,7 @@ def test_every_line_of_a_csv_table_is_a_row(tmp_path: Path, rows: list[Row]) -> 
         assert next(csv.reader(file)) == [*COLUMNS, "table"]
 
 
-def test_truncation_between_csv_rows_is_detected(tmp_path: Path, rows: list[Row]) -> None:
-    path = tmp_path / "table.csv"
-    write_table(path, rows[:3])
-    lines = path.read_text().splitlines(keepends=True)
-    for count in range(4):
-        path.write_text("".join(lines[:count]))
-        with pytest.raises(TableError, match="is truncated" if count else "not a table of darrm-opt"):
-            [*read_table(path)]
-    path.write_text("".join(lines).replace(",1,\n", ",2,\n"))
-    with pytest.raises(TableError, match=r"has version 2; this program reads 1"):
-        [*read_table(path)]
-
-
 # ------------------------------------------------------------------------------------------- what was changed
-
-
-def forged(row: Row, change: Callable[[dict[str, Any]], None]) -> Row:
-    """Return a row whose record was changed by one who knows how to hash."""
-    record = json.loads(row.record)
-    change(record)
-    text = canonical_json(record)
-    return replace(row, record=text, digest=digest(text))
 
 
 def raised(values: list[float]) -> None:
@@ -151,7 +130,7 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
 def test_a_forged_row_is_refused_with_its_reason(tmp_path: Path, rows: list[Row], name: str, what: str) -> None:
     change, said = FORGERIES[what]
     at = next(i for i, row in enumerate(rows) if min(json.loads(row.record)["gamma"]) < 0.9)
-    mixed = [*rows[:at], forged(rows[at], change), *rows[at + 1 :]]
+    mixed = [*rows[:at], edited(rows[at], change), *rows[at + 1 :]]
     write_table(tmp_path / "table", mixed, name)
     store, became = imported(tmp_path / "table", name)
     refused = [one for one in became if one.became == "refused"]
@@ -231,14 +210,17 @@ def test_missing_or_moved_lines_are_detected(tmp_path: Path, rows: list[Row], na
             [*read_table(path)]
 
 
-def test_a_table_of_another_version_is_refused(tmp_path: Path, rows: list[Row]) -> None:
-    path = tmp_path / "table.jsonl"
-    write_table(path, rows)
-    path.write_text(path.read_text().replace('"table":1', '"table":2', 1))
-    with pytest.raises(TableError, match="has version 2; this program reads 1"):
-        [*read_table(path)]
-    path.write_text("{}\n")
-    with pytest.raises(TableError, match="not a table of darrm-opt"):
+@pytest.mark.parametrize("name", ["csv", "jsonl"])
+def test_truncation_between_rows_and_other_versions_are_detected(tmp_path: Path, rows: list[Row], name: str) -> None:
+    path = tmp_path / f"table.{name}"
+    write_table(path, rows[:3])
+    lines = path.read_text().splitlines(keepends=True)
+    for count in range(4):
+        path.write_text("".join(lines[:count]))
+        with pytest.raises(TableError, match="is truncated" if count else "not a table of darrm-opt"):
+            [*read_table(path)]
+    path.write_text("".join(lines).replace(",1,\n", ",2,\n").replace('"table":1', '"table":2'))
+    with pytest.raises(TableError, match=r"has version 2; this program reads 1"):
         [*read_table(path)]
 
 
@@ -268,10 +250,8 @@ def test_rows_proved_elsewhere_become_the_same(
     rows: list[Row], processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("solver_cache.table_entries.IMPORTED_AT_ONCE", 4)
-    changed = json.loads(rows[5].record)
-    changed["utility"] *= 1.25
-    wrong = canonical_json(changed)
-    others = [*rows[:5], replace(rows[5], record=wrong, digest=digest(wrong)), *rows[6:], rows[0]]
+    wrong = edited(rows[5], setting(utility=1.25 * json.loads(rows[5].record)["utility"]))
+    others = [*rows[:5], wrong, *rows[6:], rows[0]]
     store = open_store("memory")
     store.put(rows[7])
     became = [*import_rows([Entry(number, row) for number, row in enumerate(others, 1)], store, processes)]
@@ -282,11 +262,6 @@ def test_rows_proved_elsewhere_become_the_same(
     assert {row.key for row in store.rows()} == {row.key for row in rows} - {rows[5].key}
 
 
-def test_two_rows_of_one_key_in_one_batch(rows: list[Row]) -> None:
-    became = [*import_rows([Entry(1, rows[0]), Entry(2, rows[0])], open_store("memory"))]
-    assert [one.became for one in became] == ["new", "known"]
-
-
 def ends(_: object, __: object) -> None:
     os._exit(3)
 
@@ -294,11 +269,6 @@ def ends(_: object, __: object) -> None:
 def test_a_lost_process_is_named() -> None:
     with pytest.raises(ProcessLost, match="ended by itself with exit code 3"):
         list(map_in_processes(ends, [1, 2, 3], 2))
-
-
-def test_an_error_of_a_task_is_raised_here() -> None:
-    with pytest.raises(TypeError, match="not callable"):
-        list(map_in_processes(None, [1], 1))  # type: ignore[arg-type]
 
 
 def test_other_versions_are_not_exported(rows: list[Row]) -> None:

@@ -1,14 +1,19 @@
-"""Stores of each kind, new for each test; a plugin of pytest (`conftest.py`)."""
+"""Stores of each kind, new for each test, and rows for them; a plugin of pytest (`conftest.py`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from solver_cache import Store, open_store
+from darrm_opt.record import canonical_json, digest
+from solver_cache import DesignSpec, Row, Store, cached_solve, open_store
 from support import postgres
 
 STORE_URLS: dict[str, Callable[[Path], str]] = {
@@ -30,3 +35,45 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def lasting_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Return the URL of a new database, for a store that lasts, of each kind in turn."""
     return STORE_URLS[request.param](tmp_path)
+
+
+@cache
+def kept_row(spec: DesignSpec) -> Row:
+    """Return the row that a solve leaves."""
+    store = open_store("memory")
+    assert cached_solve(spec.problem, spec.objective, spec.shape, store=store).stored
+    [row] = store.rows()
+    return row
+
+
+def rehashed(row: Row, record: str) -> Row:
+    """Return the row with another record, its hash made to fit: what someone who can write would do."""
+    return replace(row, record=record, digest=digest(record))
+
+
+def edited(row: Row, change: Callable[[dict[str, Any]], object]) -> Row:
+    """Return the row with a record that is changed so."""
+    record = json.loads(row.record)
+    change(record)
+    return rehashed(row, canonical_json(record))
+
+
+def setting(**values: Any) -> Callable[[dict[str, Any]], None]:
+    """Return the change of a record that sets members, those of members of it named ``outer__inner``."""
+
+    def change(record: dict[str, Any]) -> None:
+        for path, value in values.items():
+            outer, _, inner = path.rpartition("__")
+            (record[outer] if outer else record)[inner] = value
+
+    return change
+
+
+def query_plan(store: Any, queries: Sequence[str], **values: Any) -> str:
+    """Return how the database of a store executes queries; fail if it scans a table or sorts."""
+    with store._database.writing() as statements:
+        explain = "EXPLAIN " if statements.dialect == "postgresql" else "EXPLAIN QUERY PLAN "
+        lines = [line for query in queries for line in statements.rows(explain + query, **values)]
+    plan = "\n".join(" ".join(map(str, line)) for line in lines)
+    assert not any(word in plan for word in ("Seq Scan", "SCAN", "Sort", "TEMP B-TREE")), plan
+    return plan

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from support.waiting import in_loop
 
 from api.access.client_shares import FairQueue
 
@@ -64,57 +65,53 @@ async def served(queue: FairQueue) -> str:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_a_cancelled_waiter_does_not_lose_a_slot(late: bool) -> None:
-    async def test() -> None:
-        queue = FairQueue(1)
-        taken = asyncio.Event()
+@in_loop
+async def test_a_cancelled_waiter_does_not_lose_a_slot(late: bool) -> None:
+    queue = FairQueue(1)
+    taken = asyncio.Event()
 
-        impatient: asyncio.Task[str]
+    impatient: asyncio.Task[str]
 
-        async def hold() -> None:
-            async with queue.place("holder"):
-                await taken.wait()
-            if late:  # in the moment in which the other's turn has come, before it knows
-                impatient.cancel()
-
-        holding = asyncio.create_task(hold())
-        await asyncio.sleep(0)
-        impatient, patient = asyncio.create_task(served(queue)), asyncio.create_task(served(queue))
-        await asyncio.sleep(0)
-        if not late:
+    async def hold() -> None:
+        async with queue.place("holder"):
+            await taken.wait()
+        if late:  # in the moment in which the other's turn has come, before it knows
             impatient.cancel()
-            await asyncio.sleep(0)
-        taken.set()
-        await holding
-        assert await asyncio.wait_for(patient, 60) == "served"
+
+    holding = asyncio.create_task(hold())
+    await asyncio.sleep(0)
+    impatient, patient = asyncio.create_task(served(queue)), asyncio.create_task(served(queue))
+    await asyncio.sleep(0)
+    if not late:
+        impatient.cancel()
+        await asyncio.sleep(0)
+    taken.set()
+    await holding
+    assert await asyncio.wait_for(patient, 60) == "served"
+    with pytest.raises(asyncio.CancelledError):
+        await impatient
+    assert await asyncio.wait_for(served(queue), 60) == "served"
+
+
+@in_loop
+async def test_a_waiter_cancelled_early_does_not_lose_a_slot() -> None:
+    queue, taken = FairQueue(1), asyncio.Event()
+
+    async def hold() -> None:
+        async with queue.place("holder"):
+            await taken.wait()
+            for each in impatient:  # cancelled, and not told yet when the place becomes free
+                each.cancel()
+
+    holding = asyncio.create_task(hold())
+    await asyncio.sleep(0)
+    impatient, patient = [asyncio.create_task(served(queue)) for _ in range(2)], asyncio.create_task(served(queue))
+    await asyncio.sleep(0)
+    taken.set()
+    await holding
+    assert await asyncio.wait_for(patient, 60) == "served"
+    for each in impatient:
         with pytest.raises(asyncio.CancelledError):
-            await impatient
-        assert await asyncio.wait_for(served(queue), 60) == "served"
-
-    asyncio.run(test())
-
-
-def test_a_waiter_cancelled_early_does_not_lose_a_slot() -> None:
-    async def test() -> None:
-        queue, taken = FairQueue(1), asyncio.Event()
-
-        async def hold() -> None:
-            async with queue.place("holder"):
-                await taken.wait()
-                for each in impatient:  # cancelled, and not told yet when the place becomes free
-                    each.cancel()
-
-        holding = asyncio.create_task(hold())
-        await asyncio.sleep(0)
-        impatient, patient = [asyncio.create_task(served(queue)) for _ in range(2)], asyncio.create_task(served(queue))
-        await asyncio.sleep(0)
-        taken.set()
-        await holding
-        assert await asyncio.wait_for(patient, 60) == "served"
-        for each in impatient:
-            with pytest.raises(asyncio.CancelledError):
-                await each
-        assert queue.waiting == 0
-        assert await asyncio.wait_for(served(queue), 60) == "served"
-
-    asyncio.run(test())
+            await each
+    assert queue.waiting == 0
+    assert await asyncio.wait_for(served(queue), 60) == "served"

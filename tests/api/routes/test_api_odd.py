@@ -10,6 +10,7 @@ import pytest
 from fastapi import Request
 from fastapi.testclient import TestClient
 from support.patient import client_fixture, patient
+from support.waiting import in_loop
 from test_api import problem_of
 
 from api.errors.problem_details import ClientDisconnected
@@ -144,30 +145,28 @@ def test_repeated_headers_are_joined(client: TestClient) -> None:
         assert client.get(path, headers=accept).headers["content-type"].startswith("text/csv")
 
 
-def test_work_is_stopped_when_the_client_disconnects() -> None:
-    async def test() -> None:
-        begun, stopped = asyncio.Event(), asyncio.Event()
-
-        async def work(seconds: float) -> str:
-            begun.set()
-            try:
-                return await asyncio.sleep(seconds, "done")
-            finally:
-                stopped.set()
-
-        async def receive() -> dict[str, Any]:
-            await begun.wait()
-            return next(messages)
-
-        messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
-        with pytest.raises(ClientDisconnected):
-            await until_disconnect(Request({"type": "http"}, receive), work(3600))
-        assert stopped.is_set()
-        begun.clear()
-        assert await until_disconnect(Request({"type": "http"}, forever), work(0)) == "done"
-
+@in_loop
+async def test_work_is_stopped_when_the_client_disconnects() -> None:
     async def forever() -> dict[str, Any]:
         await asyncio.Event().wait()
         raise AssertionError
 
-    asyncio.run(test())
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def work(seconds: float) -> str:
+        begun.set()
+        try:
+            return await asyncio.sleep(seconds, "done")
+        finally:
+            stopped.set()
+
+    async def receive() -> dict[str, Any]:
+        await begun.wait()
+        return next(messages)
+
+    messages = iter([{"type": "http.request"}, {"type": "http.disconnect"}])
+    with pytest.raises(ClientDisconnected):
+        await until_disconnect(Request({"type": "http"}, receive), work(3600))
+    assert stopped.is_set()
+    begun.clear()
+    assert await until_disconnect(Request({"type": "http"}, forever), work(0)) == "done"

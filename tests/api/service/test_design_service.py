@@ -8,7 +8,7 @@ import os
 import signal
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from support import solver_tasks as tasks
-from support.waiting import until_in_loop
+from support.waiting import in_loop, until_in_loop
 
 from api.access.client_shares import ClientQuota
 from api.access.clients import Client, set_current_client
@@ -32,6 +32,7 @@ from darrm_opt.errors import BackendUnavailable, InvalidInput, SolveFailed
 from darrm_opt.questions.design import Design
 from darrm_opt.record import problem_from_record
 from solver_cache import open_store
+from solver_cache.database.jobs import Job
 
 ASKED = Design(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 OTHER = Design(K=7, m=2, epsilon=0.1)
@@ -54,12 +55,15 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'store.sqlite'}"
 
 
-def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(test())
-
-
 def solves(*services: DesignService) -> int:
     return sum(one.pools["solvers"].tasks for one in services)
+
+
+async def job_of(opened: DesignService, key: str = "") -> Job:
+    """Return a job that there is, by default that of `ASKED`."""
+    job = await opened.get_job(key or ASKED.spec().key)
+    assert job is not None
+    return job
 
 
 async def answered(asking: Any) -> dict[str, Any]:
@@ -81,318 +85,265 @@ async def running(opened: DesignService, key: str) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_processes_can_be_started_with_the_service_and_those_of_jobs_go_last() -> None:
-    async def test() -> None:
-        async with service(settings(prestart=True)) as opened:
-            assert {name: state.alive for name, state in opened.pools.items()} == {
-                "solvers": 1,
-                "quick": 1,
-                "compute": 1,
-            }
-            assert await opened.compute(tasks.has_module, "scipy.special")
-            here = os.nice(0)
-            assert await opened.compute(tasks.niceness, None) == here + 5
-            assert await opened.solvers.run(tasks.niceness, None) == min(here + 15, 19)
-
-    run(test)
+@in_loop
+async def test_processes_can_be_started_with_the_service_and_those_of_jobs_go_last() -> None:
+    async with service(settings(prestart=True)) as opened:
+        assert {name: state.alive for name, state in opened.pools.items()} == dict.fromkeys(opened.pools, 1)
+        assert await opened.compute(tasks.has_module, "scipy.special")
+        here = os.nice(0)
+        assert await opened.compute(tasks.niceness, None) == here + 5
+        assert await opened.solvers.run(tasks.niceness, None) == min(here + 15, 19)
 
 
-def test_failed_background_work_is_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    async def test() -> None:
-        async with service(settings(solve="off")) as opened:
-            await until_in_loop(lambda: "work in the background ended" in caplog.text)
-            assert await opened.get_job("a") is None
-
+@in_loop
+async def test_failed_background_work_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     def fail(_: Upkeep) -> int:
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(Upkeep, "do_round", fail)
-    run(test)
+    async with service(settings(solve="off")) as opened:
+        await until_in_loop(lambda: "work in the background ended" in caplog.text)
+        assert await opened.get_job("a") is None
     assert "ZeroDivisionError: a bug" in caplog.text
 
 
 # ------------------------------------------------------------------------------------------------ single flight
 
 
-def test_two_hundred_concurrent_requests_cause_one_solve() -> None:
-    async def test() -> None:
-        async with service(settings()) as opened:
-            answers = await asyncio.gather(*(answered(opened.design(ASKED)) for _ in range(200)))
-            assert solves(opened) == 1
-            assert {answer["cached"] for answer in answers} == {False}
+@in_loop
+async def test_two_hundred_concurrent_requests_cause_one_solve() -> None:
+    async with service(settings()) as opened:
+        answers = await asyncio.gather(*(answered(opened.design(ASKED)) for _ in range(200)))
+        assert solves(opened) == 1
+        assert {answer["cached"] for answer in answers} == {False}
+        assert len({json.dumps(answer["gamma"]) for answer in answers}) == 1
+        assert verify(problem_from_record(answers[0]["problem"]), answers[0]["gamma"]).margin >= 0
+        assert (await answered(opened.design(ASKED)))["cached"]
+        assert solves(opened) == 1
+
+
+@in_loop
+async def test_two_services_over_one_store_share_each_solve(url: str) -> None:
+    async with service(settings(url)) as one, service(settings(url)) as two:
+        for asked in (ASKED, OTHER):
+            before = solves(one, two)
+            answers = await asyncio.gather(*(answered(each.design(asked)) for each in (one, two) for _ in range(50)))
+            assert solves(one, two) == before + 1
             assert len({json.dumps(answer["gamma"]) for answer in answers}) == 1
-            assert verify(problem_from_record(answers[0]["problem"]), answers[0]["gamma"]).margin >= 0
-            assert (await answered(opened.design(ASKED)))["cached"]
-            assert solves(opened) == 1
-
-    run(test)
 
 
-def test_two_services_over_one_store_share_each_solve(url: str) -> None:
-    async def test() -> None:
-        async with service(settings(url)) as one, service(settings(url)) as two:
-            for asked in (ASKED, OTHER):
-                before = solves(one, two)
-                answers = await asyncio.gather(
-                    *(answered(each.design(asked)) for each in (one, two) for _ in range(50))
-                )
-                assert solves(one, two) == before + 1
-                assert len({json.dumps(answer["gamma"]) for answer in answers}) == 1
-
-    run(test)
-
-
-def test_equivalent_requests_share_a_job() -> None:
-    async def test() -> None:
-        async with service(settings()) as opened:
-            spellings = [
-                Design(K=5, m=3, epsilon=0.1),
-                Design(K=5, m=3, epsilon=0.1, method="cuts"),
-                Design(K=5, epsilon=0.1, target_epsilon=0.3, affected=5, backend="cvxpy"),
-            ]
-            jobs = [await opened.submit(asked) for asked in spellings]
-            assert len({job.id for job in jobs}) == 1
-            await answered(opened.design(spellings[0]))
-            assert solves(opened) == 1
-
-    run(test)
+@in_loop
+async def test_equivalent_requests_share_a_job() -> None:
+    async with service(settings()) as opened:
+        spellings = [
+            Design(K=5, m=3, epsilon=0.1),
+            Design(K=5, m=3, epsilon=0.1, method="cuts"),
+            Design(K=5, epsilon=0.1, target_epsilon=0.3, affected=5, backend="cvxpy"),
+        ]
+        jobs = [await opened.submit(asked) for asked in spellings]
+        assert len({job.id for job in jobs}) == 1
+        await answered(opened.design(spellings[0]))
+        assert solves(opened) == 1
 
 
 # ------------------------------------------------------------------------------------------- waiting and watching
 
 
-def test_a_client_that_does_not_wait_gets_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_client_that_does_not_wait_gets_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
-
-    async def test() -> None:
-        async with service(settings()) as opened:
-            pending = await opened.design(ASKED, wait_seconds=0.05)
-            assert isinstance(pending, Pending)
-            assert pending.job.id == ASKED.spec().key
-            assert pending.job.state in {"queued", "running"}
-            assert (await answered(opened.design(ASKED)))["status"] == "optimal"
-            job = await opened.get_job(pending.job.id)
-            assert job is not None
-            assert (job.state, job.attempts) == ("done", 1)
-            assert (await opened.load_result(job) or {})["cached"]
-            assert isinstance(await opened.design(OTHER, 0.0), Pending)
-
-    run(test)
+    async with service(settings()) as opened:
+        pending = await opened.design(ASKED, wait_seconds=0.05)
+        assert isinstance(pending, Pending)
+        assert pending.job.id == ASKED.spec().key
+        assert pending.job.state in {"queued", "running"}
+        assert (await answered(opened.design(ASKED)))["status"] == "optimal"
+        job = await job_of(opened, pending.job.id)
+        assert (job.state, job.attempts) == ("done", 1)
+        assert (await opened.load_result(job) or {})["cached"]
+        assert isinstance(await opened.design(OTHER, 0.0), Pending)
 
 
-def test_a_job_can_be_followed_from_any_process(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+@in_loop
+async def test_a_job_can_be_followed_from_any_process(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
-
-    async def test() -> None:
-        async with service(settings(url)) as one, service(settings(url, solve="off")) as two:
-            job = await one.submit(ASKED)
-            seen = await asyncio.gather(*(_states(each, job) for each in (one, one, two)))
-            assert [states[-1] for states in seen] == ["done"] * 3
-            assert all("running" in states for states in seen)
-            assert await _states(two, await two.get_job(job.id)) == ["done"]
 
     async def _states(each: DesignService, job: Any) -> list[str]:
         return [news.job.state async for news in each.subscribe(job)]
 
-    run(test)
+    async with service(settings(url)) as one, service(settings(url, solve="off")) as two:
+        job = await one.submit(ASKED)
+        seen = await asyncio.gather(*(_states(each, job) for each in (one, one, two)))
+        assert [states[-1] for states in seen] == ["done"] * 3
+        assert all("running" in states for states in seen)
+        assert await _states(two, await two.get_job(job.id)) == ["done"]
 
 
-def test_a_disconnected_client_affects_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_disconnected_client_affects_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
-
-    async def test() -> None:
-        async with service(settings()) as opened:
-            asking = [asyncio.create_task(opened.design(ASKED)) for _ in range(10)]
-            await running(opened, ASKED.spec().key)
-            for task in asking[:9]:
-                task.cancel()
-            assert (await answered(asking[9]))["status"] == "optimal"
-            assert solves(opened) == 1
-            assert not opened.events._topics
-
-    run(test)
+    async with service(settings()) as opened:
+        asking = [asyncio.create_task(opened.design(ASKED)) for _ in range(10)]
+        await running(opened, ASKED.spec().key)
+        for task in asking[:9]:
+            task.cancel()
+        assert (await answered(asking[9]))["status"] == "optimal"
+        assert solves(opened) == 1
+        assert not opened.events._topics
 
 
 # ----------------------------------------------------------------------------------------------------- cancelling
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, elsewhere: bool) -> None:
+@in_loop
+async def test_cancelling_stops_the_work(monkeypatch: pytest.MonkeyPatch, url: str, elsewhere: bool) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
-
-    async def test() -> None:
-        async with service(settings(url)) as opened, service(settings(url, solve="off")) as other:
-            asking = asyncio.create_task(opened.design(ASKED))
-            await running(opened, ASKED.spec().key)
-            job = await (other if elsewhere else opened).cancel(ASKED.spec().key)
-            assert job is not None
-            assert job.state == "cancelled"
-            await until_in_loop(lambda: opened.pools["solvers"].busy == 0)
-            with pytest.raises(JobCancelled, match="was cancelled; repeat the request"):
-                await asking
-            monkeypatch.undo()
-            assert (await answered(opened.design(ASKED)))["status"] == "optimal"
-            assert await opened.cancel("no such job") is None
-            job = await opened.cancel(ASKED.spec().key)
-            assert job is not None
-            assert job.state == "done"
-
-    run(test)
+    async with service(settings(url)) as opened, service(settings(url, solve="off")) as other:
+        asking = asyncio.create_task(opened.design(ASKED))
+        await running(opened, ASKED.spec().key)
+        job = await (other if elsewhere else opened).cancel(ASKED.spec().key)
+        assert job is not None
+        assert job.state == "cancelled"
+        await until_in_loop(lambda: opened.pools["solvers"].busy == 0)
+        with pytest.raises(JobCancelled, match="was cancelled; repeat the request"):
+            await asking
+        monkeypatch.undo()
+        assert (await answered(opened.design(ASKED)))["status"] == "optimal"
+        assert await opened.cancel("no such job") is None
+        job = await opened.cancel(ASKED.spec().key)
+        assert job is not None
+        assert job.state == "done"
 
 
-def test_a_job_can_be_stopped_before_its_answer_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_job_can_be_stopped_before_its_answer_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.gamma_with_incumbent)
     monkeypatch.setattr(service_jobs, "RENEW_SECONDS", 600)
-
-    async def test() -> None:
-        async with service(settings()) as opened:
-            async for update in opened.subscribe(await opened.submit(ASKED)):
-                if design.read_incumbent(update.job.progress) is not None:
-                    break
-            stored = await opened.get_job(ASKED.spec().key)
-            assert stored is not None
-            assert design.read_incumbent(stored.progress) is None
-            stopped = await opened.stop(ASKED.spec().key)
-            assert stopped is not None
-            assert stopped.state == "done"
-
-    run(test)
+    async with service(settings()) as opened:
+        async for update in opened.subscribe(await opened.submit(ASKED)):
+            if design.read_incumbent(update.job.progress) is not None:
+                break
+        stored = await opened.get_job(ASKED.spec().key)
+        assert stored is not None
+        assert design.read_incumbent(stored.progress) is None
+        stopped = await opened.stop(ASKED.spec().key)
+        assert stopped is not None
+        assert stopped.state == "done"
 
 
-def test_a_queued_job_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_queued_job_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
-
-    async def test() -> None:
-        async with service(settings()) as opened:
-            first = await opened.submit(ASKED)
-            await running(opened, first.id)
-            waiting = asyncio.create_task(opened.design(OTHER))
-            while (job := await opened.get_job(OTHER.spec().key)) is None:  # noqa: ASYNC110 — nothing else tells
-                await asyncio.sleep(0.01)
-            assert job.state == "queued"
-            await opened.cancel(OTHER.spec().key)
-            with pytest.raises(JobCancelled):
-                await waiting
-            assert solves(opened) == 1
-
-    run(test)
+    async with service(settings()) as opened:
+        first = await opened.submit(ASKED)
+        await running(opened, first.id)
+        waiting = asyncio.create_task(opened.design(OTHER))
+        while (job := await opened.get_job(OTHER.spec().key)) is None:  # noqa: ASYNC110 — nothing else tells
+            await asyncio.sleep(0.01)
+        assert job.state == "queued"
+        await opened.cancel(OTHER.spec().key)
+        with pytest.raises(JobCancelled):
+            await waiting
+        assert solves(opened) == 1
 
 
 # ------------------------------------------------------------------------------------------------------- failing
 
 
-def test_a_killed_process_is_replaced_and_the_solve_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_killed_process_is_replaced_and_the_solve_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
-
-    async def test() -> None:
-        async with service(settings()) as opened:
-            asking = asyncio.create_task(opened.design(ASKED))
-            await running(opened, ASKED.spec().key)
-            os.kill(opened.solvers.processes[0], signal.SIGKILL)
-            assert (await answered(asking))["status"] == "optimal"
-            assert (solves(opened), opened.pools["solvers"].crashed) == (2, 1)
-
-    run(test)
+    async with service(settings()) as opened:
+        asking = asyncio.create_task(opened.design(ASKED))
+        await running(opened, ASKED.spec().key)
+        os.kill(opened.solvers.processes[0], signal.SIGKILL)
+        assert (await answered(asking))["status"] == "optimal"
+        assert (solves(opened), opened.pools["solvers"].crashed) == (2, 1)
 
 
-def test_a_solve_that_kills_its_process_twice_has_failed(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+@in_loop
+async def test_a_solve_that_kills_its_process_twice_has_failed(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.deadly_gamma)
-
-    async def test() -> None:
-        async with service(settings(url)) as opened:
-            with pytest.raises(SolveFailed, match=r"^The solver process was killed by SIGKILL\.$"):
-                await opened.design(ASKED)
-            assert solves(opened) == 2
-            job = await opened.get_job(ASKED.spec().key)
-            assert job is not None
-            assert (job.state, job.reason) == ("failed", "The solver process was killed by SIGKILL.")
-            monkeypatch.undo()
-            assert (await answered(opened.design(ASKED)))["status"] == "optimal"  # asked again, it is tried again
-
-    run(test)
+    async with service(settings(url)) as opened:
+        with pytest.raises(SolveFailed, match=r"^The solver process was killed by SIGKILL\.$"):
+            await opened.design(ASKED)
+        assert solves(opened) == 2
+        job = await job_of(opened)
+        assert (job.state, job.reason) == ("failed", "The solver process was killed by SIGKILL.")
+        monkeypatch.undo()
+        assert (await answered(opened.design(ASKED)))["status"] == "optimal"  # asked again, it is tried again
 
 
-def test_solver_errors_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        async with service(settings(max_voters=35)) as opened:
-            with pytest.raises(InvalidInput, match="at most 35 voters on this server"):
-                await opened.design(Design(K=36, m=3, epsilon=0.1))
-            large = Design(K=35, m=3, epsilon=0.1, Delta=1e-4, method="enumerate")
-            with pytest.raises(InvalidInput, match="a constraint set of at most 2,000,000 vectors"):
-                await opened.design(large)
-            monkeypatch.setattr(design, "design_gamma", tasks.without_solver)
-            with pytest.raises(BackendUnavailable, match="needs the package highspy"):
-                await opened.design(ASKED)
-            job = await opened.get_job(ASKED.spec().key)
-            assert job is not None
-            assert "needs the package highspy" in job.reason
-
-    run(test)
+@in_loop
+async def test_solver_errors_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with service(settings(max_voters=35)) as opened:
+        with pytest.raises(InvalidInput, match="at most 35 voters on this server"):
+            await opened.design(Design(K=36, m=3, epsilon=0.1))
+        large = Design(K=35, m=3, epsilon=0.1, Delta=1e-4, method="enumerate")
+        with pytest.raises(InvalidInput, match="a constraint set of at most 2,000,000 vectors"):
+            await opened.design(large)
+        monkeypatch.setattr(design, "design_gamma", tasks.without_solver)
+        with pytest.raises(BackendUnavailable, match="needs the package highspy"):
+            await opened.design(ASKED)
+        job = await job_of(opened)
+        assert "needs the package highspy" in job.reason
 
 
-def test_a_missing_solver_does_not_affect_other_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_missing_solver_does_not_affect_other_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.highs_alone)
-
-    async def test() -> None:
-        async with service(settings()) as opened:
-            absent = asyncio.create_task(opened.design(replace(ASKED, backend="gurobi")))
-            await running(opened, ASKED.spec().key)
-            assert (await answered(opened.design(ASKED)))["status"] == "optimal"
-            with pytest.raises(BackendUnavailable):
-                await absent
-
-    run(test)
+    async with service(settings()) as opened:
+        absent = asyncio.create_task(opened.design(replace(ASKED, backend="gurobi")))
+        await running(opened, ASKED.spec().key)
+        assert (await answered(opened.design(ASKED)))["status"] == "optimal"
+        with pytest.raises(BackendUnavailable):
+            await absent
 
 
-def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
-
-    async def test() -> None:
-        async with service(settings(max_queued_jobs=2)) as opened:
-            await opened.submit(ASKED)
-            await running(opened, ASKED.spec().key)
-            several = [Design(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
-            await opened.submit(several[0])
-            await opened.submit(several[1])
-            with pytest.raises(Overloaded, match=r"full \(2 jobs\)"):
-                await opened.submit(several[2])
-            assert (await opened.submit(several[0])).state == "queued"  # what is there is no more work
-
-    run(test)
+    async with service(settings(max_queued_jobs=2)) as opened:
+        await opened.submit(ASKED)
+        await running(opened, ASKED.spec().key)
+        several = [Design(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
+        await opened.submit(several[0])
+        await opened.submit(several[1])
+        with pytest.raises(Overloaded, match=r"full \(2 jobs\)"):
+            await opened.submit(several[2])
+        assert (await opened.submit(several[0])).state == "queued"  # what is there is no more work
 
 
-def test_new_problems_are_charged_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_new_problems_are_charged_to_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
     problems = [Design(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
-
-    async def test() -> None:
-        async with service(settings(job_rate=0.001, job_burst=2)) as opened:
-            set_current_client(Client("key one", local=False))
-            for asked in (*problems[:2], *problems[:2]):  # what is there is no more work
-                await opened.submit(asked)
-            with pytest.raises(TooManyJobs, match=r"0\.001 new problems per second, and 2 in a burst") as refusal:
-                await opened.design(problems[2], 0)
-            assert 900 < refusal.value.seconds <= 1000
-            set_current_client(Client("key two", local=False))
-            assert (await opened.submit(problems[2])).state == "queued"
-
-    run(test)
+    async with service(settings(job_rate=0.001, job_burst=2)) as opened:
+        set_current_client(Client("key one", local=False))
+        for asked in (*problems[:2], *problems[:2]):  # what is there is no more work
+            await opened.submit(asked)
+        with pytest.raises(TooManyJobs, match=r"0\.001 new problems per second, and 2 in a burst") as refusal:
+            await opened.design(problems[2], 0)
+        assert 900 < refusal.value.seconds <= 1000
+        set_current_client(Client("key two", local=False))
+        assert (await opened.submit(problems[2])).state == "queued"
 
 
-def test_event_streams_take_a_quarter_of_the_connections_unless_the_operator_says_otherwise() -> None:
-    async def test() -> None:
-        for size, share in ((None, 2), (6, 3)):
-            async with service(settings(max_connections=16, max_streams=size)) as opened:
-                with ExitStack() as held:
-                    for name in ("key one", "key two"):
-                        set_current_client(Client(name, local=False))
-                        for _ in range(share):
-                            held.enter_context(opened.reserve_stream())
-                    set_current_client(Client("key three", local=False))
-                    with pytest.raises(Overloaded), opened.reserve_stream():
-                        pass
-
-    run(test)
+@in_loop
+async def test_event_streams_take_a_quarter_of_the_connections_unless_the_operator_says_otherwise() -> None:
+    for size, share in ((None, 2), (6, 3)):
+        async with service(settings(max_connections=16, max_streams=size)) as opened:
+            with ExitStack() as held:
+                for name in ("key one", "key two"):
+                    set_current_client(Client(name, local=False))
+                    for _ in range(share):
+                        held.enter_context(opened.reserve_stream())
+                set_current_client(Client("key three", local=False))
+                with pytest.raises(Overloaded), opened.reserve_stream():
+                    pass
 
 
 def test_one_client_can_use_half_of_the_slots() -> None:
@@ -424,23 +375,20 @@ def test_local_programs_are_not_charged_by_default(local: bool, charged: bool) -
     assert intake.submit(design_task(Design(K=5, m=2, epsilon=0.1)), None).state == "queued"
 
 
-def test_a_job_that_takes_its_server_down_is_given_up(url: str) -> None:
-    async def test() -> None:
-        store = open_store(url)
-        request = ASKED.spec()
-        store.jobs.submit(request.key, "gamma", design_task(ASKED).text)
-        for number in range(MAX_ATTEMPTS):
-            assert store.jobs.take(f"killed {number}", 1e-3) is not None
-            await asyncio.sleep(0.01)  # its lease runs out, and nobody comes back
-        store.close()
-        async with service(settings(url)) as opened:
-            await until_in_loop(lambda: store_state(url, request.key) == "failed")
-            job = await opened.get_job(request.key)
-            assert job is not None
-            assert job.reason.startswith(f"It was started {MAX_ATTEMPTS} times and never finished: ")
-            assert solves(opened) == 0
-
-    run(test)
+@in_loop
+async def test_a_job_that_takes_its_server_down_is_given_up(url: str) -> None:
+    store = open_store(url)
+    request = ASKED.spec()
+    store.jobs.submit(request.key, "gamma", design_task(ASKED).text)
+    for number in range(MAX_ATTEMPTS):
+        assert store.jobs.take(f"killed {number}", 1e-3) is not None
+        await asyncio.sleep(0.01)  # its lease runs out, and nobody comes back
+    store.close()
+    async with service(settings(url)) as opened:
+        await until_in_loop(lambda: store_state(url, request.key) == "failed")
+        job = await job_of(opened, request.key)
+        assert job.reason.startswith(f"It was started {MAX_ATTEMPTS} times and never finished: ")
+        assert solves(opened) == 0
 
 
 def store_state(url: str, key: str) -> str:
@@ -452,44 +400,40 @@ def store_state(url: str, key: str) -> str:
     return "" if job is None else job.state
 
 
-def test_with_solving_off_only_stored_answers_are_returned(url: str) -> None:
-    async def test() -> None:
-        async with service(settings(url)) as opened:
-            await answered(opened.design(ASKED))
-        async with service(settings(url, solve="off")) as opened:
-            assert (await answered(opened.design(ASKED)))["cached"]
-            for asking in (opened.design, opened.submit):
-                with pytest.raises(NotCached, match="solving is off"):
-                    await asking(OTHER)
-            assert solves(opened) == 0
-
-    run(test)
+@in_loop
+async def test_with_solving_off_only_stored_answers_are_returned(url: str) -> None:
+    async with service(settings(url)) as opened:
+        await answered(opened.design(ASKED))
+    async with service(settings(url, solve="off")) as opened:
+        assert (await answered(opened.design(ASKED)))["cached"]
+        for asking in (opened.design, opened.submit):
+            with pytest.raises(NotCached, match="solving is off"):
+                await asking(OTHER)
+        assert solves(opened) == 0
 
 
 # ------------------------------------------------------------------------------------------------ the time limit
 
 
 @pytest.mark.parametrize("short_seconds", [0.0, 1.0])  # with 1 s it would be designed on a queue
-def test_an_answer_cut_short_stays_with_its_job(url: str, short_seconds: float) -> None:
-    async def test() -> None:
-        async with service(settings(url, time_limit=1e-9, short_seconds=short_seconds)) as opened:
-            jobs = []
-            for _ in range(2):
-                answer = await answered(opened.design(ASKED))
-                assert (answer["status"], answer["cached"]) == ("time limit", False)
-                assert answer["gap"] > 0
-                assert verify(problem_from_record(answer["problem"]), answer["gamma"]).margin >= 0
-                jobs.append(await opened.get_job(answer["id"]))
-            job, again = jobs
-            assert job is not None
-            assert job == again  # solved once, by whichever worker was free
-            assert opened.store.get(answer["id"]) is None
-            assert (await opened.load_result(job) or {})["gap"] == answer["gap"]
-        async with service(settings(url)) as opened:  # given more time, it is solved again
-            assert (await answered(opened.design(ASKED)))["status"] == "optimal"
-            assert opened.store.get(ASKED.spec().key) is not None
-
-    run(test)
+@in_loop
+async def test_an_answer_cut_short_stays_with_its_job(url: str, short_seconds: float) -> None:
+    async with service(settings(url, time_limit=1e-9, short_seconds=short_seconds)) as opened:
+        jobs = []
+        for _ in range(2):
+            answer = await answered(opened.design(ASKED))
+            assert (answer["status"], answer["cached"]) == ("time limit", False)
+            assert answer["gap"] > 0
+            assert verify(problem_from_record(answer["problem"]), answer["gamma"]).margin >= 0
+            jobs.append(await opened.get_job(answer["id"]))
+        job, again = jobs
+        assert job is not None
+        assert job == again  # solved once, by whichever worker was free
+        assert opened.store.get(answer["id"]) is None
+        assert (await opened.load_result(job) or {})["gap"] == answer["gap"]
+    async with service(settings(url)) as opened:  # given more time, it is solved again
+        assert (await answered(opened.design(ASKED)))["status"] == "optimal"
+        assert opened.store.get(ASKED.spec().key) is not None
 
 
 TAMPERED: list[Callable[[dict[str, Any]], Any]] = [
@@ -502,93 +446,79 @@ TAMPERED: list[Callable[[dict[str, Any]], Any]] = [
 ]
 
 
-def test_the_result_of_a_job_is_proved_when_it_is_read(url: str, tmp_path: Path) -> None:
-    async def test() -> None:
-        async with service(settings(url, time_limit=1e-9)) as opened:
-            await answered(opened.design(ASKED))
-            for solved, tamper in enumerate(TAMPERED, 1):
-                with closing(sqlite3.connect(tmp_path / "store.sqlite")) as database, database:
-                    [(text,)] = database.execute("SELECT result FROM darrm_jobs")
-                    told = json.loads(text)
-                    tamper(told)
-                    database.execute("UPDATE darrm_jobs SET result = ?", (json.dumps(told),))
-                job = await opened.get_job(ASKED.spec().key)
-                assert job is not None
-                assert await opened.load_result(job) is None, TAMPERED[solved - 1]
-                answer = await answered(opened.design(ASKED))
-                assert solves(opened) == solved + 1  # solved again
-                assert verify(problem_from_record(answer["problem"]), answer["gamma"]).margin >= 0
-
-    run(test)
+@in_loop
+async def test_the_result_of_a_job_is_proved_when_it_is_read(url: str, tmp_path: Path) -> None:
+    async with service(settings(url, time_limit=1e-9)) as opened:
+        await answered(opened.design(ASKED))
+        for solved, tamper in enumerate(TAMPERED, 1):
+            with closing(sqlite3.connect(tmp_path / "store.sqlite")) as database, database:
+                [(text,)] = database.execute("SELECT result FROM darrm_jobs")
+                told = json.loads(text)
+                tamper(told)
+                database.execute("UPDATE darrm_jobs SET result = ?", (json.dumps(told),))
+            job = await job_of(opened)
+            assert await opened.load_result(job) is None, TAMPERED[solved - 1]
+            answer = await answered(opened.design(ASKED))
+            assert solves(opened) == solved + 1  # solved again
+            assert verify(problem_from_record(answer["problem"]), answer["gamma"]).margin >= 0
 
 
 # ------------------------------------------------------------------------------------------------ end and restart
 
 
-def test_a_shutdown_returns_jobs_to_the_queue(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+@in_loop
+async def test_a_shutdown_returns_jobs_to_the_queue(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
-
-    async def test() -> None:
-        async with service(settings(url)) as opened:
-            asking = asyncio.create_task(opened.design(ASKED))
-            await running(opened, ASKED.spec().key)
-            pids = opened.solvers.processes
-        with pytest.raises(ShuttingDown, match="try again when it is back"):
-            await asking
-        for pid in pids:
-            with pytest.raises(ProcessLookupError):
-                os.kill(pid, 0)
-        async with service(settings(url, solve="off")) as opened:
-            job = await opened.get_job(ASKED.spec().key)
-            assert job is not None
-            assert (job.state, job.owner, job.attempts) == ("queued", "", 0)
-        monkeypatch.undo()
-        async with service(settings(url)) as opened:
-            news = [news async for news in opened.subscribe(job)]
-            assert (news[-1].job.state, news[-1].job.attempts) == ("done", 1)
-
-    run(test)
+    async with service(settings(url)) as opened:
+        asking = asyncio.create_task(opened.design(ASKED))
+        await running(opened, ASKED.spec().key)
+        pids = opened.solvers.processes
+    with pytest.raises(ShuttingDown, match="try again when it is back"):
+        await asking
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    async with service(settings(url, solve="off")) as opened:
+        job = await job_of(opened)
+        assert (job.state, job.owner, job.attempts) == ("queued", "", 0)
+    monkeypatch.undo()
+    async with service(settings(url)) as opened:
+        news = [news async for news in opened.subscribe(job)]
+        assert (news[-1].job.state, news[-1].job.attempts) == ("done", 1)
 
 
-def test_without_a_store_results_stay_with_their_jobs() -> None:
-    async def test() -> None:
-        async with service(settings("off")) as opened:
-            answer = await answered(opened.design(ASKED))
-            job = await opened.get_job(answer["id"])
-            assert job is not None
-            assert (await opened.load_result(job) or {})["gamma"] == answer["gamma"]
-
-    run(test)
+@in_loop
+async def test_without_a_store_results_stay_with_their_jobs() -> None:
+    async with service(settings("off")) as opened:
+        answer = await answered(opened.design(ASKED))
+        job = await job_of(opened, answer["id"])
+        assert (await opened.load_result(job) or {})["gamma"] == answer["gamma"]
 
 
-def test_a_short_design_is_solved_once_without_a_job(url: str) -> None:
-    async def test() -> None:
-        async with service(settings(url, short_seconds=1.0)) as opened:
-            answers = await asyncio.gather(*(opened.design(ASKED) for _ in range(8)))
-            gammas = [answer["gamma"] for answer in answers if not isinstance(answer, Pending)]
-            assert gammas == 8 * gammas[:1]
-            assert sum(state.tasks for state in opened.pools.values()) == 1
-            assert sum(opened.jobs.counts().values()) == 0
-            again = await opened.design(ASKED)
-            assert not isinstance(again, Pending)
-            assert again["cached"]
-            # Where nothing is waited for, the job is the answer; so it is for what a limit may cut short.
-            other = replace(ASKED, m=1.5)
-            assert isinstance(await opened.design(other, 0.0), Pending)
-            limited = replace(ASKED, m=1.25, time_limit=10.0)
-            assert not isinstance(await opened.design(limited), Pending)
-            assert sum(opened.jobs.counts().values()) == 2
-
-    run(test)
+@in_loop
+async def test_a_short_design_is_solved_once_without_a_job(url: str) -> None:
+    async with service(settings(url, short_seconds=1.0)) as opened:
+        answers = await asyncio.gather(*(opened.design(ASKED) for _ in range(8)))
+        gammas = [answer["gamma"] for answer in answers if not isinstance(answer, Pending)]
+        assert gammas == 8 * gammas[:1]
+        assert sum(state.tasks for state in opened.pools.values()) == 1
+        assert sum(opened.jobs.counts().values()) == 0
+        again = await opened.design(ASKED)
+        assert not isinstance(again, Pending)
+        assert again["cached"]
+        # Where nothing is waited for, the job is the answer; so it is for what a limit may cut short.
+        other = replace(ASKED, m=1.5)
+        assert isinstance(await opened.design(other, 0.0), Pending)
+        limited = replace(ASKED, m=1.25, time_limit=10.0)
+        assert not isinstance(await opened.design(limited), Pending)
+        assert sum(opened.jobs.counts().values()) == 2
 
 
-def test_a_busy_queue_turns_designs_into_jobs(url: str) -> None:
-    async def test() -> None:
-        async with service(settings(url, short_seconds=1.0)) as opened:
-            with ExitStack() as stack:
-                for queue in opened.queues:
-                    stack.enter_context(queue.expecting(60.0))
-                assert not isinstance(await opened.design(ASKED), Pending)
-            assert sum(opened.jobs.counts().values()) == 1
-
-    run(test)
+@in_loop
+async def test_a_busy_queue_turns_designs_into_jobs(url: str) -> None:
+    async with service(settings(url, short_seconds=1.0)) as opened:
+        with ExitStack() as stack:
+            for queue in opened.queues:
+                stack.enter_context(queue.expecting(60.0))
+            assert not isinstance(await opened.design(ASKED), Pending)
+        assert sum(opened.jobs.counts().values()) == 1

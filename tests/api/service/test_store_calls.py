@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from support import postgres
+from support.waiting import in_loop
 
 from api.service import resources
 from api.service.resources import STORE_THREADS, StoreCalls
@@ -59,38 +60,34 @@ async def until_answered(calls: StoreCalls) -> None:
             return
 
 
-def test_calls_to_a_store_that_hangs_fail_in_time_and_then_at_once() -> None:
-    async def scene() -> None:
-        store, began = Hanging(), list[str]()
-        calls = StoreCalls("store", store, store.health_check)
-        many = [calls.run(store.health_check) for _ in range(2 * STORE_THREADS)]
-        many += [calls.run(began.append, "late") for _ in range(5)]
-        outcomes = await asyncio.gather(*many, return_exceptions=True)
-        assert {type(outcome) for outcome in outcomes} == {CacheError}
-        await until_refused_at_once(calls)
-        assert store.interrupts > 0
-        assert began == []  # what waited for a thread is not done behind the back of who was refused
-        store.released.set()
-        await until_answered(calls)
-        assert await calls.run(len, "four") == 4
-        await calls.close()
-
-    asyncio.run(scene())
+@in_loop
+async def test_calls_to_a_store_that_hangs_fail_in_time_and_then_at_once() -> None:
+    store, began = Hanging(), list[str]()
+    calls = StoreCalls("store", store, store.health_check)
+    many = [calls.run(store.health_check) for _ in range(2 * STORE_THREADS)]
+    many += [calls.run(began.append, "late") for _ in range(5)]
+    outcomes = await asyncio.gather(*many, return_exceptions=True)
+    assert {type(outcome) for outcome in outcomes} == {CacheError}
+    await until_refused_at_once(calls)
+    assert store.interrupts > 0
+    assert began == []  # what waited for a thread is not done behind the back of who was refused
+    store.released.set()
+    await until_answered(calls)
+    assert await calls.run(len, "four") == 4
+    await calls.close()
 
 
-def test_one_slow_call_is_refused_alone() -> None:
-    async def scene() -> None:
-        store, slow = open_store("memory"), threading.Event()
-        calls = StoreCalls("store", store, store.health_check)
-        with pytest.raises(CacheError, match="has not responded"):
-            await calls.run(slow.wait)
-        for _ in range(20):
-            assert await calls.run(str) == ""
-            await asyncio.sleep(0.01)
-        slow.set()
-        await calls.close()
-
-    asyncio.run(scene())
+@in_loop
+async def test_one_slow_call_is_refused_alone() -> None:
+    store, slow = open_store("memory"), threading.Event()
+    calls = StoreCalls("store", store, store.health_check)
+    with pytest.raises(CacheError, match="has not responded"):
+        await calls.run(slow.wait)
+    for _ in range(20):
+        assert await calls.run(str) == ""
+        await asyncio.sleep(0.01)
+    slow.set()
+    await calls.close()
 
 
 @pytest.fixture
@@ -101,21 +98,19 @@ def running() -> Iterator[postgres.Postgres]:
 
 
 @pytest.mark.slow
-def test_a_wait_for_postgresql_that_hangs_is_cut(running: postgres.Postgres) -> None:
-    async def scene() -> None:
-        store = open_store(f"{running.url(running.new())}&connect_timeout=2")
-        calls = StoreCalls("reader", store, lambda: store.get(""))
-        await asyncio.gather(*(calls.run(store.get, "") for _ in range(STORE_THREADS)))
-        with running.hanging():
-            outcomes = await asyncio.gather(*(calls.run(store.get, "") for _ in range(9)), return_exceptions=True)
-            assert {type(outcome) for outcome in outcomes} == {CacheError}
-            await until_refused_at_once(calls)
-            async with asyncio.timeout(60):  # it ends, and so has every thread that waited
-                await calls.close()
-        calls = StoreCalls("reader", store, lambda: store.get(""))
-        await until_answered(calls)
-        assert await calls.run(store.get, "") is None
-        await calls.close()
-        store.close()
-
-    asyncio.run(scene())
+@in_loop
+async def test_a_wait_for_postgresql_that_hangs_is_cut(running: postgres.Postgres) -> None:
+    store = open_store(f"{running.url(running.new())}&connect_timeout=2")
+    calls = StoreCalls("reader", store, lambda: store.get(""))
+    await asyncio.gather(*(calls.run(store.get, "") for _ in range(STORE_THREADS)))
+    with running.hanging():
+        outcomes = await asyncio.gather(*(calls.run(store.get, "") for _ in range(9)), return_exceptions=True)
+        assert {type(outcome) for outcome in outcomes} == {CacheError}
+        await until_refused_at_once(calls)
+        async with asyncio.timeout(60):  # it ends, and so has every thread that waited
+            await calls.close()
+    calls = StoreCalls("reader", store, lambda: store.get(""))
+    await until_answered(calls)
+    assert await calls.run(store.get, "") is None
+    await calls.close()
+    store.close()

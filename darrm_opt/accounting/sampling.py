@@ -177,9 +177,9 @@ class Sampling:
             such voters are fresh, and a record can reach all of them.
 
         Raises:
-            InvalidInput: another scheme than "each-voter", or several labels per sample.
+            InvalidInput: another scheme than "each-voter".
         """
-        if self.scheme != "each-voter" or self.labels > 1:
+        if self.scheme != "each-voter":  # whose samples have one label
             raise InvalidInput("sampling", self.scheme, "each-voter with one label, for private voters")
         if len(privacy.points) == 1:
             return amplify_by_subsampling(privacy, self.chance)

@@ -235,7 +235,7 @@ class _BoxLaws:
 
     def __init__(self, i: IntArray, j: IntArray, side: float, h: float, family: CellFamily) -> None:
         self.side, self.family = side, family
-        width = int(max(i.max(), j.max())) + 2
+        width = int(j.max()) + 2
         corners, places = np.unique([(i + di) * width + j + dj for di, dj in CORNERS], return_inverse=True)
         self.places = places.reshape(len(CORNERS), -1)
         at = dict(zip(CORNERS, self.places, strict=True))

@@ -51,8 +51,8 @@ LONG_INTERVAL = 8
 GRID_END = MAX_SCALED_ORDER + 6
 """Largest |u| on the grid; beyond it there is a bound in closed form."""
 
-GRID: Array = np.arange(-GRID_END, GRID_END + GRID_STEP, GRID_STEP)
-"""Grid points in u."""
+GRID: Array = np.arange(-GRID_END, GRID_END + 2 * GRID_STEP, GRID_STEP)
+"""Grid points in u, hardly less than a step apart, so one more reaches beyond `GRID_END`."""
 GRID.setflags(write=False)
 
 TAIL_ERROR = ERFCX_ULPS * ULP

@@ -11,7 +11,9 @@ from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction
+from darrm_opt.accounting import law_pairs
 from darrm_opt.accounting.bits.region import spanned_region
+from darrm_opt.accounting.labels.composition import TABLE_ERROR, table_divergence
 from darrm_opt.accounting.law_pairs import MAX_VERTICES, BitPairs, LawPairs
 from darrm_opt.problem import MAX_TARGET_EPSILON
 from darrm_opt.rounding import ULP
@@ -108,11 +110,18 @@ def test_the_excess_of_laws_is_charged_to_the_unit() -> None:
         assert worst <= Fraction(found) <= worst + 8 * U
 
 
-def test_rare_answers_are_left_out_and_their_chance_lowers_the_slope() -> None:
-    laws = laws_of([[1 / 2, 7 / 16, 1 / 16]], [[1 / 8, 7 / 8, 0.0]])
-    kept, left_out = laws.deltas(np.array([math.log(2)])), laws.deltas(np.array([math.log(2)]), rare=1 / 8)
-    assert kept.tolist() == pytest.approx([1 / 4 + 1 / 16], rel=1e-14)
-    assert left_out.tolist() == pytest.approx([1 / 2 - (2 - 3 / 8) / 8], rel=1e-14)
+@for_each(("rare", "kept"), [(0.0, 3), (1 / 8, 2)])
+def test_rare_answers_are_left_out_and_their_chance_lowers_the_slope(rare: float, kept: int) -> None:
+    """With units of 2^-20, to the last digit; an answer that is as rare as the limit is left out, too."""
+    u, p, q = Fraction(1, 2**20), [1 / 2, 3 / 8, 1 / 8], [1 / 8, 7 / 8, 0.0]
+    limit = rare * (1 + 2.0**-20)  # probabilities are rounded up before they are compared
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(law_pairs, "ULP", float(u))
+        found = laws_of([p, [1 / 4, 1 / 4, 1 / 2]], [q, [1 / 4, 1 / 4, 1 / 2]]).deltas(np.array([math.log(2)]), limit)
+    slope = 2 * (1 - 2 * u) - 3 * Fraction(limit) * (1 + 4 * u)
+    pairs = [(Fraction(a) * (1 + u) ** 2, Fraction(b) * (1 - u) ** 2) for a, b in zip(p, q, strict=True)]
+    exact = sum(max(Fraction(0), a - slope * b) for a, b in pairs[:kept]) * (1 + 6 * u)
+    assert found.tolist() == pytest.approx([float(exact)], rel=1e-14)
 
 
 def test_the_affinity_is_the_least_of_a_pair() -> None:
@@ -139,6 +148,50 @@ def test_a_region_of_many_pairs_is_drawn_with_fewer_lines_around_all_of_them() -
         exact = max(float(np.max(p - slope * q)) for p, q in (laws, laws[::-1]))
         drawn = float(np.max(found.moves[:, 0] - slope * found.moves[:, 2]))
         assert exact <= drawn <= exact + (1e-11 if slope == 1 else 1e-4)
+
+
+def test_few_lines_are_drawn_only_beyond_the_most_vertices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a vertical edge, whose slope is no number."""
+    laws = laws_of([[0.1, 0.9], [0.2, 0.8], [0.4, 0.6], [0.5, 0.5]], [[0, 1], [0, 1], [0.05, 0.95], [0.15, 0.85]], 1e-9)
+    exact = laws.region.moves
+    small = laws_of([[2.0**-60, 1.0]], [[1.0, 2.0**-60]])  # the smaller one is exact, the other its complement
+    assert small._spanning == [(Fraction(2.0**-60), 1 - Fraction(2.0**-60))]
+    monkeypatch.setattr(law_pairs, "MAX_VERTICES", exact.shape[0])
+    assert laws_of([*laws.on_data], [*laws.on_neighbour], laws.error).region.moves.tolist() == exact.tolist()
+    monkeypatch.setattr(law_pairs, "MAX_VERTICES", exact.shape[0] - 1)
+    drawn = laws_of([*laws.on_data], [*laws.on_neighbour], laws.error).region.moves
+    assert drawn.tolist() != exact.tolist()
+    for slope in (1.0, 2.0, 4.0, 50.0):
+        pairs = zip(laws.on_data.ravel(), laws.on_neighbour.ravel(), strict=True)
+        assert np.max(drawn[:, 0] - slope * drawn[:, 2]) >= max(p - slope * q for p, q in pairs)
+
+
+def test_an_answer_of_one_side_alone_has_no_divergence_and_errors_are_those_of_laws_or_of_tables() -> None:
+    one_side = laws_of([[0.5, 0.5, 0.0]], [[1.0, 0.0, 0.0]])
+    other_side = laws_of([[1.0, 0.0, 0.0]], [[0.5, 0.5, 0.0]])
+    neither = laws_of([[0.5, 0.5, 0.0]], [[0.25, 0.75, 0.0]])
+    assert [laws.finite for laws in (one_side, other_side, neither)] == [False, False, True]
+    assert one_side.divergence is None
+    ones = [Fraction(1, 8), Fraction(1, 4), Fraction(3, 4), Fraction(7, 8)]
+    for error, charged in ((2.0**-20, 2.0**-20), (2.0**-50, TABLE_ERROR)):
+        for laws in (laws_of([[0.5, 0.5]], [[0.25, 0.75]], error), BitPairs(ones, 1, error=error)):
+            found, exact = laws.divergence, table_divergence(laws.on_data, laws.on_neighbour, charged)
+            assert found is not None
+            assert found.shift == exact.shift
+            np.testing.assert_allclose(found.values, exact.values, rtol=1e-15)
+
+
+def test_a_bit_is_asked_in_closed_form_where_no_answer_of_one_side_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(law_pairs, "epsilon_at_delta", lambda *_: math.pi)
+    leaking = BitPairs([Fraction(0), Fraction(1, 8), Fraction(7, 8), Fraction(1)], 1)
+    least = float(leaking.pairs[leaking.pairs[:, 1] == 0, 0].max())
+    assert [leaking.epsilon(delta) for delta in (0.0, 1 / 16, math.nextafter(least, 0))] == [math.pi] * 3
+    assert leaking.epsilon(least) == pytest.approx(math.log((7 / 8 - 1 / 8) * 8), rel=1e-14)
+    two = BitPairs([Fraction(0), Fraction(1, 8), Fraction(1, 4), Fraction(3, 4), Fraction(7, 8), Fraction(1)], 2)
+    assert two.epsilon(3 / 16) == math.pi  # between the leaks of both neighbours
+    monkeypatch.setattr(law_pairs, "ULP", 0.0)
+    assert BitPairs.of_gamma(EIGHTHS, 1).epsilon(0.375) == 0.0  # (1/2 − δ)/(1/8) is 1
+    assert BitPairs.of_gamma(EIGHTHS, 1).epsilon(0.0) == pytest.approx(math.log(4), rel=1e-14)
 
 
 def test_epsilon_at_a_delta_is_the_loss_that_is_left_to_the_unit() -> None:
@@ -169,5 +222,9 @@ def test_all_neighbours_are_listed_where_a_vote_more_may_lower_the_chance() -> N
     assert computed.epsilon(0.0) == pytest.approx(math.log(7), rel=1e-9)
     rising = BitPairs(sorted(chances), 2, error=2.0**-45)
     assert rising.epsilon(0.0) == pytest.approx(math.log(4), rel=1e-9)
+    level = BitPairs([Fraction(1, 4), Fraction(1, 2), Fraction(1, 2), Fraction(3, 4)], 2, error=2.0**-45)
+    assert level.on_data.shape == rising.on_data.shape == (8, 2)  # the furthest alone
+    assert np.all(computed.on_data.sum(axis=1) == 1)
+    assert BitPairs.of_noise([0.375, 0.25], 3, 9).affected == 3
     assert computed.is_bit
     assert not LawPairs(np.array([[0.5, 0.3, 0.2]]), np.array([[0.4, 0.4, 0.2]])).is_bit

@@ -96,11 +96,11 @@ TARGETS: dict[str, tuple[str, ...]] = {
         *_searches(
             "what_a_search_charges_for_rounding",
             "what_is_private_by_more_than_rounding_is_proved_so",
-            "a_search_for_cuts_may_leave_bounds_and_says_so",
+            "a_search_settles_what_is_open_unless_told_not_to",
             "cuts_near_faces_are_cuts",
             "layers_at_hand_change_nothing",
             "a_search_gives_up_at_its_deadline",
-            "pruned_is_the_separable_search",
+            "every_path_is_the_separable_search",
             "every_number_of_affected_voters",
         ),
     ),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import pytest
 
@@ -29,3 +30,15 @@ def searched_by(path: str) -> Iterator[None]:
             yield
         finally:
             library.kernel.cache_clear()
+
+
+Found = TypeVar("Found")
+
+
+def by_each_path(search: Callable[..., Found], *arguments: Any, **options: Any) -> list[Found]:
+    """Return the results of a search by each of `PATHS`."""
+    found = []
+    for path in PATHS:
+        with searched_by(path):
+            found.append(search(*arguments, **options))
+    return found

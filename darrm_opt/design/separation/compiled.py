@@ -58,18 +58,17 @@ def search_columns(
     constraint: PrivacyConstraint,
     collector: Collector,
     *,
-    settle: Settle = "always",
-    width: int | None = None,
+    settle: Settle,
     spacing: int = 1,
 ) -> None:
     """Give the collector the worst multisets, the cuts, and a bound on the multisets left out.
 
-    With ``width`` only min(nx, ny) ≤ width is searched, with ``spacing`` only every spacing-th column; both prove
-    nothing.
+    "one kind" searches only the faces, nx = 0 or ny = 0, and with ``spacing`` only every spacing-th column of them; it
+    proves nothing.
     """
     r = constraint.affected
     collector.tick()
-    whole, passes = r if width is None else width, takes_passes(r, constraint.corners.Delta)
+    whole, passes = 0 if settle == "one kind" else r, takes_passes(r, constraint.corners.Delta)
 
     def search(mode: Settle, width: int, start: float) -> KernelResult:
         if _work(constraint, width, one_kind=mode == "one kind") <= MIN_THREADED_WORK * spacing:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from darrm_opt.design.constraint import DOWN_FROM_ONE, ONE, XY, YX, ZERO, ConstraintGenerator, Counts, PrivacyConstraint
+from darrm_opt.design.constraint import DOWN_FROM_ONE, ONE, XY, YX, ZERO, Counts, PrivacyConstraint
 from darrm_opt.design.kernel.library import kernel
 from darrm_opt.design.polar_form import at_ends, extremes, layers
 from darrm_opt.design.profile_vertices import ProfileVertices
@@ -103,12 +103,11 @@ def worst_case_near_faces(
     *,
     above: float,
     most: int,
-    width: int = 0,
     spacing: int = 1,
     known: Counts | None = None,
     deadline: float = np.inf,
 ) -> WorstCase:
-    """Search only multisets with min(nx, ny) ≤ width, in O(K²): cheap cuts, nothing proved (method "estimate").
+    """Search only multisets with nx = 0 or ny = 0, in O(K²): cheap cuts, nothing proved (method "estimate").
 
     If many voters are off their ends, so that a whole search of the faces takes O(K⁴), the kernel searches in O(K³)
     only multisets in which one kind of such voters affects p and one kind p′. With ``spacing`` it searches only every
@@ -120,13 +119,13 @@ def worst_case_near_faces(
     if isinstance(constraint.corners, ProfileVertices):
         return search_profile(noise, constraint, collector, settle="never", known=known)
     if library is not None:
-        search_columns(library, noise.signed, constraint, collector, settle="one kind", width=width, spacing=spacing)
+        search_columns(library, noise.signed, constraint, collector, settle="one kind", spacing=spacing)
     elif constraint.corners.Delta == 0:
-        search_layers(noise, constraint, collector, width)
+        search_layers(noise, constraint, collector, 0)
     else:
         from darrm_opt.design.separation.pruned import search_pruned
 
-        search_pruned(noise.signed, constraint, collector, settle="never", width=width)
+        search_pruned(noise.signed, constraint, collector, settle="never", width=0)
     return collector.result(0.0, "estimate")
 
 
@@ -156,27 +155,3 @@ def _stationary(nx: Indices, s: int, n1: Indices, K: int, *, mirrored: bool) -> 
     for column, voters in zip(order, (nx, s - nx, n1, K - s - n1), strict=True):
         counts[:, column] = voters
     return counts
-
-
-def separable_worst_case(noise: NoiseFunction, constraint: PrivacyConstraint) -> WorstCase:
-    """Search every multiset by the separable method only, for Δ > 0: the reference for `pruned`."""
-    from darrm_opt.design.separation.first_order import Rows
-    from darrm_opt.design.separation.separable import search_separable
-
-    collector = Collector()
-    for s, first, layer in layers(noise.signed, constraint.corners.x, constraint.corners.y, constraint.affected):
-        nx = first + np.arange(layer.shape[0])
-        search_separable(Rows(layer, nx, s - nx), constraint, collector)
-        search_separable(Rows(-layer[:, ::-1], s - nx, nx), constraint, collector)
-    return collector.result(constraint.error(float(noise.values.max())), "complete")
-
-
-def enumerated_worst_case(
-    noise: NoiseFunction, constraint: PrivacyConstraint, generator: ConstraintGenerator
-) -> WorstCase:
-    """Search by evaluating φ at every vector of the constraint generator: the oracle for all other searches."""
-    collector = Collector()
-    for counts in generator.blocks():
-        collector.offer(constraint.values(noise.signed, counts), counts)
-    # a dot product of K/2 entries adds K/2 roundings to those of the rows; doubling covers them
-    return collector.result(2 * constraint.error(float(noise.values.max())), "complete")

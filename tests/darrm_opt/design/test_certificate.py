@@ -16,6 +16,7 @@ from support.cases import for_each
 from support.exact import Voters, random_multiset
 from support.kernels import PATHS, searched_by
 from support.refusals import refused
+from support.searches import separable_worst_case
 from support.strategies import NOISES, ProblemCase, random_case, random_noise
 
 from darrm_opt import (
@@ -33,7 +34,7 @@ from darrm_opt.design.backends import open_backend
 from darrm_opt.design.certificate import scaled_worst_case
 from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.objective import rectangular
-from darrm_opt.design.separation.oracle import separable_worst_case, worst_case
+from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.separation.result import search_error
 from darrm_opt.noise import Array
 

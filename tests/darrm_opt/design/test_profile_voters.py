@@ -19,12 +19,13 @@ from scipy.optimize import linprog
 from scipy.stats import norm
 from support.kernels import HAS_KERNEL, searched_by
 from support.refusals import refused
+from support.searches import enumerated_worst_case
 
 from darrm_opt import NotPrivate, Privacy, Problem, certify, solve, verify
 from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.objective import as_objective
 from darrm_opt.design.separation.arcs import search_jointly
-from darrm_opt.design.separation.oracle import enumerated_worst_case, worst_case
+from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.solution import Status
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import TargetProfile
@@ -130,7 +131,7 @@ def test_kernel_numpy_and_enumeration_find_the_same_worst_case(seed: int) -> Non
     K, points, target, affected = CASES[seed]
     problem = problem_of(K, points, target, affected)
     constraint, noise = PrivacyConstraint.of(problem), hostile(K, seed)
-    known = enumerated_worst_case(noise, constraint, ConstraintGenerator(problem))
+    known = enumerated_worst_case(noise, problem)
     for form in ("numpy", *(["c"] if HAS_KERNEL else [])):
         with searched_by(form):
             found = worst_case(noise, constraint, above=-1.0)
@@ -328,8 +329,7 @@ def test_a_joint_search_finds_the_worst_case_at_every_slope(seed: int) -> None:
         half = np.sort(random.random(K // 2 + 1))
         noise = NoiseFunction(half[np.maximum(np.arange(K + 1), K - np.arange(K + 1)) - (K + 1) // 2])
     base, q = PrivacyConstraint.of(problem), np.exp(-random.uniform(0, 1.2, 20))
-    generator = ConstraintGenerator(problem)
-    exact = [enumerated_worst_case(noise, base._replace(q=float(each), limit=1.0), generator) for each in q]
+    exact = [enumerated_worst_case(noise, problem, base._replace(q=float(each), limit=1.0)) for each in q]
     values = np.array([worst.value for worst in exact])
     bounds, counts = search_jointly(noise, base, q, np.full(q.size, -2.0))
     assert (bounds >= values).all()

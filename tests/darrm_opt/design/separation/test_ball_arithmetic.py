@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 from support.cases import for_each
 from support.exact import Voters, precise, random_multiset
+from support.searches import enumerated_worst_case
 from support.strategies import ProblemCase, random_case, random_noise
 
 from darrm_opt import BackendUnavailable, NotPrivate, NotProven, Privacy, Problem, certify, solve, verify
-from darrm_opt.design.constraint import LABELS, ConstraintGenerator, PrivacyConstraint
+from darrm_opt.design.constraint import LABELS, PrivacyConstraint
 from darrm_opt.design.separation.ball_arithmetic import BallConstraint, ball_worst_case
-from darrm_opt.design.separation.oracle import enumerated_worst_case, worst_case
+from darrm_opt.design.separation.oracle import worst_case
 
 SMALL = [random_case(np.random.default_rng((seed, 21)), (1, 2, 3, 4, 5, 6)) for seed in range(40)]
 LARGER = [random_case(np.random.default_rng((seed, 22))) for seed in range(40)]
@@ -48,7 +49,7 @@ def test_the_worst_of_all_agrees_with_enumeration_in_doubles(case: ProblemCase) 
     problem = case.problem
     noise = random_noise(np.random.default_rng(case.K), problem.K)
     constraint = PrivacyConstraint.of(problem)
-    true = enumerated_worst_case(noise, constraint, ConstraintGenerator(problem))
+    true = enumerated_worst_case(noise, problem)
     found = ball_worst_case(noise, problem)
     error = constraint.error(float(noise.values.max()))
     assert abs(found.value - true.value) <= 3 * error + 1e-15

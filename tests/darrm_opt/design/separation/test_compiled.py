@@ -11,25 +11,24 @@ import subprocess
 import sys
 import time
 import weakref
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.cases import for_each
-from support.exact import NEGLIGIBLE, Voters, named
-from support.kernels import HAS_KERNEL, searched_by
+from support.kernels import HAS_KERNEL, by_each_path, searched_by
 from support.refusals import refused
-from support.strategies import random_case, random_noise
+from support.searches import enumerated_worst_case, uneven
+from support.strategies import random_noise
 
-from darrm_opt import NoiseFunction, Privacy, Problem, certify, solve, verify
+from darrm_opt import Privacy, Problem, solve, verify
 from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
 from darrm_opt.design.kernel import library
 from darrm_opt.design.schedule import binding_family
 from darrm_opt.design.separation import compiled
 from darrm_opt.design.separation.binomials import binomial
-from darrm_opt.design.separation.oracle import enumerated_worst_case, separable_worst_case, worst_case
+from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.design.separation.oracle import worst_case_near_faces as near_faces
 from darrm_opt.design.separation.result import (
     MAX_EVALUATED_MEAN,
@@ -46,20 +45,6 @@ WITH_KERNEL = pytest.mark.skipif(not HAS_KERNEL, reason="built without a C compi
 SETTLE: tuple[Settle, ...] = ("always", "until a cut", "never")
 
 
-def uneven(rng: np.random.Generator, K: int) -> NoiseFunction:
-    """Return a γ that is not monotone wherever K allows one."""
-    noise = random_noise(rng, K, str(rng.choice(["uniform", "coin", "alternating", "spike", "small"])))
-    return NoiseFunction.from_upper_half(noise.values[K // 2 + 1 :][::-1], K) if noise.is_monotone else noise
-
-
-def both(noise: NoiseFunction, constraint: PrivacyConstraint, **options: object) -> tuple[WorstCase, WorstCase]:
-    found = []
-    for path in ("c", "numpy"):
-        with searched_by(path):
-            found.append(worst_case(noise, constraint, **options))  # type: ignore[arg-type]
-    return found[0], found[1]
-
-
 def equal(one: WorstCase, other: WorstCase) -> bool:
     """Whether two searches found the same, bit by bit."""
     return (one.bound, one.value, one.method, one.error) == (other.bound, other.value, other.method, other.error) and (
@@ -72,57 +57,14 @@ def equal(one: WorstCase, other: WorstCase) -> bool:
 
 @WITH_KERNEL
 @for_each("seed", range(12))
-def test_kernel_numpy_and_enumeration_agree(seed: int) -> None:
-    rng = np.random.default_rng((seed, 21))
-    problem = random_case(rng, (2, 3, 4, 5, 6, 7, 8, 9), largest_Delta=0.9).problem
-    noise, constraint = uneven(rng, problem.K), PrivacyConstraint.of(problem)
-    if seed % 3 == 0:
-        noise, _ = certify(problem, noise)
-    true = enumerated_worst_case(noise, constraint, ConstraintGenerator(problem))
-    fuzz = 4 * constraint.error(float(noise.values.max())) + 1e-15
-    for above, most, settle in itertools.product(
-        (None, -math.inf, true.value - 1e-3, true.value + 1e-9), (0, 3, 1000), SETTLE
-    ):
-        compiled_one, reference = both(noise, constraint, above=above, most=most, settle=settle)
-        assert compiled_one.error == reference.error
-        for found in (compiled_one, reference):
-            assert found.bound >= true.value - fuzz
-            assert found.value <= true.value + fuzz
-            assert abs(constraint.values(noise.signed, found.counts[np.newaxis])[0] - found.value) <= fuzz
-        level = constraint.limit if above is None else above
-        if settle == "always":
-            assert compiled_one.method == reference.method
-            assert compiled_one.bound <= max(true.value, level) + 2 * fuzz
-            if true.value > level + fuzz:
-                assert compiled_one.value == pytest.approx(true.value, abs=fuzz)
-                assert len(compiled_one.cuts) > 0 or most == 0
-
-
-@WITH_KERNEL
-@for_each("seed", range(12))
 def test_without_Delta_the_paths_agree_bit_by_bit(seed: int) -> None:
     rng = np.random.default_rng((seed, 22))
     K = int(rng.integers(2, 40))
     constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3), Privacy(0.7, 0.01), int(rng.integers(1, K + 1))))
     noise = uneven(rng, K)
     for above in (None, -math.inf, 0.1):
-        one, other = both(noise, constraint, above=above)
+        one, other = by_each_path(worst_case, noise, constraint, above=above)
         assert (one.bound, one.value, one.method) == (other.bound, other.value, other.method)
-
-
-@WITH_KERNEL
-@for_each(("K", "affected"), [(25, 25), (22, 6), (17, 11)])
-@for_each("Delta", [1e-4, 0.02, 0.2, 0.6])
-def test_the_kernel_is_the_separable_search_where_no_enumeration_reaches(K: int, affected: int, Delta: float) -> None:
-    constraint = PrivacyConstraint.of(Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected))
-    noise = uneven(np.random.default_rng((1, K)), K)
-    true, fuzz = separable_worst_case(noise, constraint), 4 * constraint.error(1.0)
-    for above, most in itertools.product((-math.inf, true.value - 1e-6, true.value + 1e-9), (0, 9)):
-        found = worst_case(noise, constraint, above=above, most=most)
-        assert found.method == "complete"
-        assert true.value - fuzz <= found.bound <= max(true.value, above) + 2 * fuzz
-        if above < true.value:
-            assert found.value == pytest.approx(true.value, abs=fuzz)
 
 
 @WITH_KERNEL
@@ -135,7 +77,7 @@ def test_a_budget_of_moving_voters_is_shared_in_the_worst_way(monkeypatch: pytes
         K = 8 + seed % 2
         problem = Problem(K, Privacy(0.05 + seed, Delta), Privacy(0.7, Delta / 2), affected)
         noise, constraint = uneven(np.random.default_rng((seed, affected)), K), PrivacyConstraint.of(problem)
-        true = enumerated_worst_case(noise, constraint, ConstraintGenerator(problem))
+        true = enumerated_worst_case(noise, problem)
         for above, most in itertools.product((-math.inf, true.value - 1e-3, true.value + 1e-9), (0, 50)):
             found = worst_case(noise, constraint, above=above, most=most)
             assert true.value - 1e-13 <= found.bound <= max(true.value, above) + 1e-12
@@ -161,7 +103,7 @@ def test_each_way_to_search_a_row_completely(monkeypatch: pytest.MonkeyPatch, na
     for Delta, seed in itertools.product((0.01, 0.3), range(4)):
         problem = Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected)
         noise, constraint = uneven(np.random.default_rng((seed, 3)), K), PrivacyConstraint.of(problem)
-        true = enumerated_worst_case(noise, constraint, ConstraintGenerator(problem))
+        true = enumerated_worst_case(noise, problem)
         for above, most in itertools.product((-math.inf, true.value - 1e-3), (0, 50)):
             found = worst_case(noise, constraint, above=above, most=most)
             assert found.value == pytest.approx(true.value, abs=1e-13)
@@ -181,7 +123,7 @@ def test_rows_that_nothing_can_search_are_charged_at_their_bound(
     compiled._binomials.cache_clear()
     problem = Problem(8, Privacy(0.2, 0.1), Privacy(0.7, 0.05))
     constraint, noise = PrivacyConstraint.of(problem), uneven(np.random.default_rng(3), 8)
-    true = enumerated_worst_case(noise, constraint, ConstraintGenerator(problem))
+    true = enumerated_worst_case(noise, problem)
     found = worst_case(noise, constraint, above=above)
     assert found.bound >= true.value
     assert found.method == method
@@ -218,22 +160,6 @@ def test_what_the_library_reads_stays_while_other_threads_empty_the_caches(monke
 
 
 @WITH_KERNEL
-@for_each("seed", range(16))
-def test_bounds_and_values_in_exact_arithmetic(seed: int) -> None:
-    """The bound covers φ at every multiset that either path knows; the value is attained."""
-    rng = np.random.default_rng((seed, 24))
-    problem = random_case(rng, (3, 5, 6, 8, 11, 16)).problem
-    noise, constraint, voters = uneven(rng, problem.K), PrivacyConstraint.of(problem), Voters.of(problem.strictest)
-    found, reference = both(noise, constraint, above=-math.inf, most=8)
-    error = Decimal(3 * found.error) + NEGLIGIBLE
-    assert abs(voters.phi(noise.values, named(found.counts)) - Decimal(found.value)) <= error
-    for counts in (found.counts, reference.counts, *found.cuts, *reference.cuts):
-        exact = voters.phi(noise.values, named(counts))
-        assert exact <= Decimal(found.bound) + NEGLIGIBLE
-        assert exact <= Decimal(reference.bound) + NEGLIGIBLE
-
-
-@WITH_KERNEL
 @for_each("Delta", [0.0, 1e-5, 0.02, 0.2])
 def test_a_certificate_of_either_path_verifies_by_the_other(Delta: float) -> None:
     problem = Problem(15, Privacy(0.2, Delta), Privacy(0.6, Delta / 2))
@@ -255,7 +181,7 @@ def test_monotone_noise_functions(K: int, affected: int, Delta: float) -> None:
     constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3, Delta), Privacy(0.9, Delta / 2), affected))
     noise = random_noise(np.random.default_rng(K), K, "monotone")
     for most in (0, 5, 100):
-        one, other = both(noise, constraint, above=0.05, most=most)
+        one, other = by_each_path(worst_case, noise, constraint, above=0.05, most=most)
         assert one.method == other.method == "monotone"
         assert one.error == other.error
         assert one.bound == pytest.approx(other.bound, abs=1e-14)
@@ -354,44 +280,6 @@ def test_the_kernel_itself_watches_the_clock(monkeypatch: pytest.MonkeyPatch, De
             worst_case(noise, constraint, deadline=late)
     with pytest.raises(TimeLimitReached):
         near_faces(uneven(np.random.default_rng(1), 12), constraint, above=0.0, most=3, deadline=late)
-
-
-@WITH_KERNEL
-@for_each("Delta", [0.0, 1e-6, 1e-2])
-@for_each("width", [0, 1, 3])
-def test_near_faces(Delta: float, width: int) -> None:
-    constraint = PrivacyConstraint.of(Problem(20, Privacy(0.3, Delta), Privacy(0.6, Delta)))
-    noise = uneven(np.random.default_rng(27), 20)
-    found = {}
-    for path in ("c", "numpy"):
-        with searched_by(path):
-            found[path] = near_faces(noise, constraint, above=0.05, most=1000, width=width)
-            with_none = near_faces(noise, constraint, above=0.05, most=0, width=width)
-            assert with_none.value == pytest.approx(found[path].value, abs=1e-13)
-    assert found["c"].value == pytest.approx(found["numpy"].value, abs=1e-13)
-    assert found["c"].method == found["numpy"].method == "estimate"
-    assert found["c"].cuts[:, 2:4].min(axis=1).max() <= width
-
-
-@WITH_KERNEL
-@for_each(("K", "affected"), [(15, 15), (18, 18), (22, 9)])
-@for_each("Delta", [0.2, 0.6])
-def test_near_faces_where_many_voters_are_off_their_ends(K: int, affected: int, Delta: float) -> None:
-    """Every cut breaks the level, and the worst of the face is among them unless its two sides are in each other's way."""
-    constraint = PrivacyConstraint.of(Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected))
-    for seed in range(2):
-        noise = uneven(np.random.default_rng((seed, K)), K)
-        true = separable_worst_case(noise, constraint)
-        above = true.value / 2
-        found = near_faces(noise, constraint, above=above, most=500)
-        with searched_by("numpy"):
-            reference = near_faces(noise, constraint, above=above, most=500)
-        values = constraint.values(noise.signed, found.cuts)
-        assert found.value <= true.value + 1e-13
-        assert found.value >= reference.value - 1e-13
-        assert len(values) == 0 or values.min() > above - 1e-13
-        if true.counts[2:4].min() == 0 and seed == 0:
-            assert found.value == pytest.approx(true.value, abs=1e-13)
 
 
 # ------------------------------------------------------------------------------------------------ tables and rows

@@ -147,16 +147,6 @@ def test_a_failing_server_reports_the_cause_without_secrets(
     assert client.get("/healthz").status_code == 200
 
 
-def test_a_database_is_read_and_written(tmp_path: Path) -> None:
-    store = open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}")
-    assert checked(FakeService(store, 1 / 3))["database"] == "ok"
-    store.close()
-    (tmp_path / "cache.sqlite").write_bytes(b"no database at all" * 1000)
-    damaged = FakeService(store, 1 / 3)
-    assert not is_ready(checked(damaged))
-    store.close()
-
-
 # ----------------------------------------------------------------------------------------------------------- metrics
 
 

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from hypothesis import given
-from hypothesis import strategies as st
-from support.live import serving
 from support.patient import client_fixture, patient
 
 from api.app import create_app
@@ -28,12 +22,11 @@ from api.errors.problem_details import (
     WorkLimitExceeded,
 )
 from api.schemas.design import GammaAnswer
-from api.schemas.fields import DECLARED, field_of
+from api.schemas.fields import DECLARED
 from api.service.design_service import DesignService
 from api.settings import Settings, read_settings
 from darrm_opt import InvalidInput, Problem, SolveFailed, __version__, solve, verify
 from darrm_opt.errors import BackendUnavailable
-from darrm_opt.questions.curve import Curve
 from darrm_opt.record import problem_from_record, solution_from_record, solution_record
 from solver_cache import CacheError, DesignSpec
 
@@ -135,16 +128,6 @@ def test_a_curve_has_101_points_by_default(client: TestClient) -> None:
     assert len(client.get("/v1/error-curve", params={**MNIST, "points": 2}).json()["p"]) == 2
 
 
-def test_an_answer_cut_short_is_private_and_not_stored() -> None:
-    settings = SETTINGS.model_copy(update={"time_limit": 1e-9})
-    with TestClient(create_app(settings)) as client:
-        for _ in range(2):
-            told = client.get("/v1/gamma", params=MNIST).json()
-            assert (told["status"], told["cached"]) == ("time limit", False)
-            assert "its gap bounds the distance to the optimum" in told["advice"]
-            assert verify(problem_from_record(told["problem"]), told["gamma"]).margin >= 0
-
-
 def test_health(client: TestClient) -> None:
     answer = client.get("/healthz")
     assert (answer.status_code, answer.json()) == (200, {"status": "ok", "version": __version__})
@@ -180,31 +163,6 @@ def test_every_invalid_field_is_listed(client: TestClient) -> None:
 def test_a_field_given_twice_is_refused(client: TestClient) -> None:
     details = problem_of(client.get("/v1/gamma?K=11&m=3&epsilon=0.1&epsilon=0.2"), 422)
     assert (details["field"], details["detail"]) == ("epsilon", "epsilon is given more than once.")
-
-
-VALUES = (
-    st.none()
-    | st.booleans()
-    | st.integers(-2, 9)
-    | st.integers()
-    | st.floats()
-    | st.sampled_from([0.5, 1e-300, 5e-324, 1e308, 0.9999999999999999, 1 - 1e-9, "inf", "γ", "\x00", "\ud800"])
-    | st.text(max_size=8)
-    | st.lists(st.integers(), max_size=2)
-)
-FIELDS = st.sampled_from([*Curve.declared(), "votes"])
-
-
-@given(st.dictionaries(FIELDS, VALUES, max_size=6), st.sampled_from(["/v1/gamma", "/v1/error-curve"]))
-def test_any_request_is_answered_or_refused(client: TestClient, change: dict[str, Any], path: str) -> None:
-    asked = {"K": 3, "m": 1, "epsilon": 0.5, **({"points": 3} if "curve" in path else {}), **change}
-    answer = client.post(path, content=json.dumps(asked), headers={"content-type": "application/json"})
-    if answer.status_code == 200:
-        told = answer.json()
-        gamma = told["gamma"] if "gamma" in told else told["curves"]["optimal"]["gamma"]
-        assert verify(problem_from_record(told["problem"]), gamma).margin >= 0
-    else:
-        problem_of(answer, 422)
 
 
 # ---------------------------------------------------------------------------------------------- when things break
@@ -270,25 +228,11 @@ def test_a_cache_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
         pass
 
 
-def test_answers_outlive_the_app(tmp_path: Path) -> None:
-    settings = patient(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}")
-    told = []
-    for _ in range(2):
-        with TestClient(create_app(settings)) as client:
-            told.append(client.get("/v1/gamma", params=MNIST).json())
-    assert [answer["cached"] for answer in told] == [False, True]
-    assert told[0]["gamma"] == told[1]["gamma"]
-
-
 @pytest.mark.parametrize("path", ["/v1/gamma", "/v1/error-curve", "/v1/profile", "/v1/estimate", "/v1/jobs"])
 def test_errors_within_an_objective_name_the_objective(client: TestClient, path: str) -> None:
     for objective in ("minimax(points=1)", "expected_error(seed=-1)", "rectangular(lower=2)", "histogram(1,2)"):
         details = problem_of(client.post(path, json={**MNIST, "objective": objective}), 422)
         assert details["field"] == "objective", objective
-
-
-def test_arguments_of_the_core_are_named_as_fields() -> None:
-    assert [field_of(name) for name in ("K", "tau", "counts", "gamma[7]")] == ["K", "objective", "objective", "gamma"]
 
 
 # --------------------------------------------------------------------------------------------------------- settings
@@ -329,30 +273,6 @@ def test_an_invalid_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: 
 
 
 # ------------------------------------------------------------------------------------------------- a server for real
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    """Serve the app on loopback, in a thread, with its cache in a file."""
-    app = create_app(patient(cache_url=f"sqlite:///{tmp_path / 'cache.sqlite'}"))
-    with serving(app) as url:
-        yield url
-
-
-def test_a_real_server_answers_over_a_socket(server: str) -> None:
-    url = f"{server}/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4"
-    told = []
-    for _ in range(2):
-        with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 — our own loopback address
-            assert answer.headers["content-type"] == "application/json"
-            told.append(json.load(answer))
-    assert [answer["cached"] for answer in told] == [False, True]
-    assert verify(problem_from_record(told[1]["problem"]), told[1]["gamma"]).margin >= 0
-    with pytest.raises(urllib.error.HTTPError) as refused:
-        urllib.request.urlopen(f"{server}/v1/gamma?K=0&m=3&epsilon=0.1", timeout=60)  # noqa: S310 — as above
-    with refused.value as error:
-        assert (error.code, error.headers["content-type"]) == (422, MEDIA_TYPE)
-        assert json.load(error)["field"] == "K"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.patient import client_fixture, patient
 from test_api import problem_of
@@ -27,6 +27,7 @@ from darrm_opt.answers.running_time import (
 )
 from darrm_opt.design.constraint import ConstraintGenerator
 from darrm_opt.design.privacy_profile import privacy_profile
+from darrm_opt.questions.curve import Curve
 from darrm_opt.record import problem_from_record
 from solver_cache import DesignSpec
 
@@ -375,7 +376,8 @@ def test_scenarios_are_bounded_before_they_are_drawn(client: TestClient, path: s
 
 # ----------------------------------------------------------------------------------------- whatever is sent to them
 
-ENTRIES = st.none() | st.booleans() | st.integers(-2, 9) | st.floats() | st.text(max_size=5) | st.integers()
+ODD = st.sampled_from([0.5, 1e-300, 5e-324, 1e308, 0.9999999999999999, 1 - 1e-9, "inf", "γ", "\x00", "\ud800"])
+ENTRIES = st.none() | st.booleans() | st.integers(-2, 9) | st.floats() | st.text(max_size=5) | st.integers() | ODD
 VALUES = ENTRIES | st.lists(ENTRIES, max_size=7) | st.dictionaries(st.text(max_size=3), ENTRIES, max_size=2)
 QUICK: dict[str, dict[str, Any]] = {
     "/v1/gamma/batch": {"problems": []},
@@ -384,13 +386,16 @@ QUICK: dict[str, dict[str, Any]] = {
     "/v1/verify": {"K": 3, "m": 1, "epsilon": 0.5, "gamma": [0.5, 0.1, 0.1, 0.5]},
     "/v1/compose": {"epsilon": 0.5, "queries": 2},
     "/v1/estimate": {"K": 3, "m": 1, "epsilon": 0.5},
+    "/v1/gamma": {"K": 3, "m": 1, "epsilon": 0.5},
+    "/v1/error-curve": {"K": 3, "m": 1, "epsilon": 0.5, "points": 3},
 }
 
 
+@settings(max_examples=200)
 @given(st.sampled_from(sorted(QUICK)), st.data())
 def test_any_request_is_answered_or_refused(client: TestClient, path: str, data: st.DataObject) -> None:
-    names = st.sampled_from([*QUICK[path], "delta", "affected", "votes", "γ"])
-    change = data.draw(st.dictionaries(names, VALUES, max_size=3))
+    names = st.sampled_from([*Curve.declared(), *QUICK[path], "votes", "γ"])
+    change = data.draw(st.dictionaries(names, VALUES, max_size=6))
     queries = change.get("queries")
     if isinstance(queries, int) and queries > 50:
         change["queries"] = 50  # exact accounts of very many releases take seconds
@@ -398,9 +403,13 @@ def test_any_request_is_answered_or_refused(client: TestClient, path: str, data:
     answer = client.post(path, content=body, headers={"content-type": "application/json"})
     if answer.status_code != 200:
         problem_of(answer, 422)
+    elif path in {"/v1/gamma", "/v1/error-curve"}:
+        told = answer.json()
+        gamma = told["gamma"] if "gamma" in told else told["curves"]["optimal"]["gamma"]
+        assert verify(problem_from_record(told["problem"]), gamma).margin >= 0
 
 
-@pytest.mark.parametrize("path", ["/v1/gamma", *sorted(QUICK)])
+@pytest.mark.parametrize("path", sorted(QUICK))
 def test_an_invalid_body_is_refused(client: TestClient, path: str) -> None:
     invalid = [b"", b"[]", b'"K"', b"null", b'{"K": 11', b"\xff\xfe\x00", b'{"K":' * 100_000]
     kinds = [

@@ -140,19 +140,6 @@ def test_more_voters_and_classes_than_tables_hold(client: TestClient) -> None:
         assert record is None or verify_options(told, Problem(61, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=12), 1)
 
 
-def test_an_answer_of_another_version_is_refused(client: TestClient) -> None:
-    """What a job has stored, or an older service says, under names that are no longer in use."""
-    told = client.post("/v1/plurality", json=ASKED).json()
-    old = {"ways": told.pop("utilities"), **told}
-    assert "lacks utilities" in verify_result(
-        (partial(verify_stored, QUESTIONS["plurality"]), ASKED, old), lambda _: None
-    )
-    told = client.post("/v1/plurality/options", json=OPTIONS).json()
-    old = {"ways": told.pop("options"), **told}
-    with pytest.raises(VerificationFailed, match="lacks options"):
-        verify_options(old, Problem(3, NOT_PRIVATE, Privacy(2.0, 1e-3), 1, classes=3), 1)
-
-
 def test_a_dishonest_service_is_detected(client: TestClient) -> None:
     told = client.post("/v1/plurality", json=ASKED).json()
     problem = Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)

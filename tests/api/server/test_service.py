@@ -93,27 +93,6 @@ def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
         yield opened
 
 
-def test_two_hundred_clients_of_one_unsolved_key_cause_one_solve(two_workers: Service) -> None:
-    asked = {**SECONDS, "K": 51}
-
-    def solves() -> float:
-        """Return how many were made, in whichever worker."""
-        lines = two_workers.client.get("/metrics").raise_for_status().text.splitlines()
-        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith("darrm_solves_total{"))
-
-    def ask(_: int) -> dict[str, Any]:
-        return asked_until_there(two_workers.url, asked)
-
-    before = solves()
-    with ThreadPoolExecutor(200) as clients:
-        answers = list(clients.map(ask, range(200)))
-    proved(answers[0])
-    assert {json.dumps(answer["gamma"]) for answer in answers} == {json.dumps(answers[0]["gamma"])}
-    told = two_workers.job(answers[0]["id"])
-    assert (told["state"], told["attempts"]) == ("done", 1)
-    assert solves() - before == 1
-
-
 # ---------------------------------------------------------------------------------------------------------- jobs
 
 

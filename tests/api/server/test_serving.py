@@ -21,7 +21,7 @@ from support.served import Answer, Served, connected_from, received, serving, st
 from support.service import alive, gone, workers_of
 from support.waiting import until
 
-from api.access.keys import create_key, revoke_key
+from api.access.keys import create_key
 from api.server.run import ListenError, listen, serve
 from api.settings import PREFIX, Settings, mask_password, misspelt_settings
 from darrm.cli.output import ExitCode
@@ -205,41 +205,6 @@ def problem(answer: Answer, status: int, name: str) -> dict[str, object]:
     return told
 
 
-def test_only_a_valid_key_is_accepted(guarded: tuple[Served, str, str]) -> None:
-    service, text, _ = guarded
-    assert service.ask(GAMMA, X_API_Key=text).status == 200
-    assert service.ask(GAMMA, Authorization=f"Bearer {text}").status == 200
-    assert service.ask("/metrics", X_API_Key=text).status == 200
-    for path in (GAMMA, "/metrics", "/v1/jobs", "/nowhere"):
-        refusal = service.ask(path)
-        problem(refusal, 401, "key-needed")
-        assert refusal.headers["www-authenticate"] == 'Bearer realm="darrm-opt"'
-    problem(service.ask(GAMMA, X_API_Key=text[:-1]), 401, "key-needed")
-    assert service.ask("/healthz").status == service.ask("/openapi.json").status == 200
-
-
-def test_a_key_that_is_revoked_is_refused_at_once_and_a_new_one_opens(
-    guarded: tuple[Served, str, str], folder: Path
-) -> None:
-    service, _, _ = guarded
-    key, text = create_key(folder / "keys.json", "bob")
-    until(lambda: service.ask(GAMMA, X_API_Key=text).status == 200)
-    revoke_key(folder / "keys.json", key.id)
-    until(lambda: service.ask(GAMMA, X_API_Key=text).status == 401)
-
-
-@pytest.mark.parametrize("chunked", [False, True])
-def test_a_body_that_is_too_large_is_refused_and_the_reason_arrives(
-    guarded: tuple[Served, str, str], *, chunked: bool
-) -> None:
-    service, text, _ = guarded
-    body = b"x" * 6000
-    sent = iter([body[:3000], body[3000:]]) if chunked else body
-    refusal = service.ask("/v1/gamma", "POST", sent, X_API_Key=text, Content_Type="application/json")
-    assert problem(refusal, 413, "body-too-large")["detail"] == "The limit for a request body is 2048 bytes."
-    assert refusal.headers["connection"] == "close"
-
-
 def raw(service: Served, *pieces: bytes) -> bytes:
     """Send bytes as they are; return all that comes back until the server closes."""
     with service.connect() as connection:
@@ -330,21 +295,6 @@ def test_disconnected_clients_are_not_awaited(open_metrics: Served) -> None:
     assert service.ask("/healthz", X_Request_ID="all-gone").status == 200
     assert logged(service, "all-gone")
     assert not [line for line in service.log if "unexpected" in line or "Exception" in line]
-
-
-def test_hanging_connections_soon_make_room(guarded: tuple[Served, str, str]) -> None:
-    service, _, _ = guarded
-    hanging = [service.connect() for _ in range(60)]
-    until(lambda: service.ask("/healthz").status == 200)
-    for connection in hanging:
-        connection.close()
-
-
-def test_a_page_of_another_name_cannot_read_what_is_served_on_loopback(guarded: tuple[Served, str, str]) -> None:
-    service, _, _ = guarded
-    problem(service.ask("/v1/gamma", Host="evil.example"), 421, "wrong-host")
-    assert service.ask("/healthz", Host="10.0.0.7").status == 200  # probes ask by address
-    assert service.ask("/healthz", Host="localhost:1").status == 200
 
 
 def test_an_answer_carries_its_id_and_what_keeps_browsers_safe(guarded: tuple[Served, str, str]) -> None:

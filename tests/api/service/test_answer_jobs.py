@@ -351,6 +351,7 @@ def test_a_request_has_a_time_limit_of_its_own(patient: TestClient) -> None:
     asked = {"K": 51, "m": 4, "epsilon": 0.12, "Delta": 1e-3}
     found = patient.post("/v1/gamma", json={**asked, "time_limit": 1e-6}).json()
     assert found["status"] == "time limit"
+    assert "its gap bounds the distance to the optimum" in found["advice"]
     assert patient.post("/v1/gamma", json={**asked, "time_limit": 1e-6}).json()["gamma"] == found["gamma"]
     assert patient.post("/v1/gamma", json=asked).json()["status"] == "optimal"
     for name, value in (("time_limit", 0), ("time_limit", -1), ("gap", 1), ("gap", -0.1)):

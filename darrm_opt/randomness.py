@@ -117,15 +117,10 @@ class PublicRandomness(RandomSource):
 _T = TypeVar("_T")
 
 
-def exponential_chance(exponent: Fraction, source: RandomSource) -> bool:
-    """Return True with probability exactly e^−exponent, exponent ≥ 0 (Algorithm 1)."""
-    return _exponential_chance(exponent.numerator, exponent.denominator, source)
-
-
-def _exponential_chance(above: int, beneath: int, source: RandomSource) -> bool:
-    """Return True with probability exactly e^(−above/beneath); integers are faster than fractions."""
+def exponential_chance(above: int, beneath: int, source: RandomSource) -> bool:
+    """Return True with probability exactly e^(−above/beneath), of a fraction ≥ 0 (Algorithm 1)."""
     while above > beneath:
-        if not _exponential_chance(1, 1, source):
+        if not exponential_chance(1, 1, source):
             return False
         above -= beneath
     # The first failure of probabilities x/1, x/2, x/3, … is at an odd place with probability
@@ -141,10 +136,10 @@ def discrete_laplace(scale: Fraction, source: RandomSource) -> int:
     t, s = scale.numerator, scale.denominator
     while True:
         remainder = source.below(t)
-        if not _exponential_chance(remainder, t, source):
+        if not exponential_chance(remainder, t, source):
             continue
         quotient = 0
-        while _exponential_chance(1, 1, source):
+        while exponential_chance(1, 1, source):
             quotient += 1
         # remainder + t·quotient is geometric with ratio e^(−1/t); in steps of s the ratio is e^(−s/t).
         magnitude = (remainder + t * quotient) // s
@@ -160,7 +155,7 @@ def discrete_gaussian(variance: Fraction, source: RandomSource) -> int:
     while True:
         candidate = discrete_laplace(Fraction(t), source)
         # (|x| − variance/t)²/(2·variance), of variance = p/q
-        if _exponential_chance((abs(candidate) * q * t - p) ** 2, 2 * p * q * t * t, source):
+        if exponential_chance((abs(candidate) * q * t - p) ** 2, 2 * p * q * t * t, source):
             return candidate
 
 

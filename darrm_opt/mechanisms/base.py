@@ -168,24 +168,16 @@ class VoteMechanism(ABC):
         """
         return count_checked(votes, self.classes)
 
-    @abstractmethod
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, or `ABSTENTION`, for vote counts.
-
-        Args:
-            counts: votes for each class.
-            source: random bits.
-        """
+        """Return a class 0..C−1, or `ABSTENTION`, for the votes for each class; a mechanism has this or `draw_many`."""
+        return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
-        """Return a class or `ABSTENTION` for each row of vote counts, each with exactly the law of `draw`.
+        """Return a class or `ABSTENTION` for each row, each with exactly the law of `draw`.
 
         Args:
             counts: votes for each class, shape (N, C).
             source: random bits.
-
-        Returns:
-            Shape (N,).
         """
         return np.array([self.draw(tuple(row), source) for row in counts.tolist()], dtype=label_type(self.classes))
 
@@ -256,8 +248,8 @@ class VoteMechanism(ABC):
         """
 
     def record(self) -> dict[str, Any]:
-        """Return the mechanism as plain data, for a log; here, of a mechanism with nothing but its parameter."""
-        fields = ("K", "classes", self.parameter, "affected")
+        """Return the mechanism as plain data, for a log; here, of its parameter and, if it has one, its check."""
+        fields = ("K", "classes", self.parameter, "affected", *(CHECKS if self.has_check else ()))
         return {"kind": self.kind, "format": 1, **{field: getattr(self, field) for field in fields}}
 
     @classmethod
@@ -269,7 +261,8 @@ class VoteMechanism(ABC):
         """
         if record.get("format") != 1:
             raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1")
-        return cls.of(record["K"], record["classes"], record[cls.parameter], record["affected"])
+        checks = {name: record[name] for name in CHECKS} if cls.has_check else {}
+        return cls.of(record["K"], record["classes"], record[cls.parameter], record["affected"], **checks)
 
     @classmethod
     def of(cls, K: int, classes: int, value: float, affected: int = 1, **check: float | None) -> Self:

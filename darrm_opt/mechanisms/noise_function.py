@@ -57,12 +57,11 @@ class NoiseFunctionMechanism(VoteMechanism):
         chances[2 * ones == self.K] = 0.0  # a tie is a fair coin whatever γ(K/2) is
         return ExactCoins(chances), (2 * ones > self.K).astype(np.uint8)
 
-    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return 0 or 1, the leader with probability exactly (1 + γ)/2; a tie is a fair coin."""
-        return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
-
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
-        """Return a bit for each row; steps and randomness do not depend on the votes."""
+        """Return a bit for each row, the leader with probability exactly (1 + γ)/2; a tie is a fair coin.
+
+        Steps and randomness do not depend on the votes.
+        """
         coins, majority = self._coins
         labels = np.empty(len(counts), dtype=np.int16)
         for start in range(0, len(counts), BLOCK):

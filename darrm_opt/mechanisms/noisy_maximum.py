@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from functools import lru_cache, partial
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
@@ -28,7 +28,6 @@ from darrm_opt.accounting.labels.sampled_argmax import (
     sampled_labels,
 )
 from darrm_opt.accounting.labels.vote_cost import MAX_SIGMA, MIN_DISCRETE_SIGMA, VoteReleases, check_loss, label_loss
-from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import estimated_epsilon
@@ -39,11 +38,11 @@ from darrm_opt.mechanisms.vote_noise import (
     GaussianNoise,
     LaplaceNoise,
     VoteNoise,
+    bit_pairs,
     gauss_legendre,
     gaussian_table,
     laplace_table,
     noise_function,
-    noisy_argmax,
     noisy_leaders,
 )
 from darrm_opt.noise import Array, NoiseFunction
@@ -52,9 +51,6 @@ from darrm_opt.randomness import RandomSource
 from darrm_opt.rounding import float_above
 from darrm_opt.tables.problem import ABSTENTION, Histograms
 from darrm_opt.tables.votes import Labels, VoteTable
-
-FIELDS = ("K", "classes", "sigma", "threshold", "check_sigma", "affected", "cap")
-"""Fields of the record: the arguments of the constructor."""
 
 MIN_BIT_SIGMA = 0.2
 """Smallest σ [votes] between two classes, where the account is exact for any noise."""
@@ -179,14 +175,6 @@ class NoisyMaximum(VoteMechanism):
         """γ between two classes, as in `VoteMechanism`."""
         return _gamma(self, self.noise)
 
-    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, or `ABSTENTION` if the check fails; ties are broken at random."""
-        if self.threshold is not None and self.check_sigma is not None:
-            noisy = max(counts) + GaussianNoise.of_sigma(self.check_sigma).draw(source)
-            if noisy < self.threshold:
-                return ABSTENTION
-        return noisy_argmax(counts, self.noise, source)
-
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
         labels = noisy_leaders(counts, self.noise, source)
         if self.threshold is not None and self.check_sigma is not None:
@@ -209,7 +197,7 @@ class NoisyMaximum(VoteMechanism):
         laws = None
         # Without a check two classes are one bit, with few pairs.
         if self.threshold is None and _is_bit(self, self.noise):
-            laws = partial(_bit_pairs, self.noise, self.K, self.affected)
+            laws = partial(bit_pairs, self.noise, self.K, self.affected)
         divergence, of_any = partial(self._divergence, "label", self.sigma), None
         if laws is None and _is_listable(self):
             of_any = partial(label_of_any_votes, self.sigma, self.classes, self.affected)
@@ -291,20 +279,6 @@ class NoisyMaximum(VoteMechanism):
         """
         return gaussian_table(cells, rate)
 
-    def record(self) -> dict[str, Any]:
-        return {"kind": self.kind, "format": 1, **{field: getattr(self, field) for field in FIELDS}}
-
-    @classmethod
-    def from_record(cls, record: dict[str, Any]) -> NoisyMaximum:
-        """Return the mechanism of a record.
-
-        Raises:
-            InvalidInput: another format, or a field is out of range.
-        """
-        if record.get("format") != 1:
-            raise InvalidInput("mechanism", record.get("format"), f"a {cls.kind} of format 1")
-        return cls(**{field: record[field] for field in FIELDS})
-
     def _divergence(self, kind: Literal["label", "check"], sigma: float) -> PowerDivergence:
         return VoteReleases(kind, sigma, 1, "discrete").divergence(self.classes, self.affected)
 
@@ -347,15 +321,12 @@ class LaplaceMaximum(VoteMechanism):
     def gamma(self) -> NoiseFunction:
         return _gamma(self, self.noise)
 
-    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        return noisy_argmax(counts, self.noise, source)
-
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
         return noisy_leaders(counts, self.noise, source)
 
     def bounds(self, releases: int) -> Releases:
         each = Privacy(float_above(2 * self.affected / Fraction(self.scale)))
-        laws = partial(_bit_pairs, self.noise, self.K, self.affected) if _is_bit(self, self.noise) else None
+        laws = partial(bit_pairs, self.noise, self.K, self.affected) if _is_bit(self, self.noise) else None
         return [(ReleaseGuarantee(each, laws), releases)]
 
     def class_chances(self, counts: CountTable) -> Array | None:
@@ -542,11 +513,6 @@ def _bit_chances(counts: CountTable, noise: VoteNoise) -> Array:
     margins, rows = np.unique(counts[:, 0] - counts[:, 1], return_inverse=True)
     behind = np.array([noise.loses(margin) for margin in margins.tolist()])[rows]
     return np.stack([1 - behind, behind], axis=1)
-
-
-@lru_cache(maxsize=64)
-def _bit_pairs(noise: VoteNoise, K: int, affected: int) -> BitPairs:
-    return BitPairs.of_noise([noise.loses(margin) for margin in range(K % 2, K + 1, 2)], K, affected)
 
 
 def _is_listable(mechanism: NoisyMaximum) -> bool:

@@ -45,9 +45,6 @@ class PlainVote(VoteMechanism):
     def description(self) -> str:
         return f"the class of most votes, of models that are each {guarantee(self.model)}"
 
-    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
-
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
         return leaders(counts, source)
 

@@ -21,21 +21,17 @@ import numpy as np
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
 from darrm_opt.accounting.labels.composition import MAX_RANGE, bounded_range_divergence
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
-from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import InvalidInput
 from darrm_opt.inversion import ExponentialCoins
 from darrm_opt.mechanisms.base import CountTable, VoteMechanism, checked_parameter, checked_shape
-from darrm_opt.mechanisms.vote_noise import gauss_legendre
+from darrm_opt.mechanisms.vote_noise import bit_pairs, gauss_legendre
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy
-from darrm_opt.randomness import RandomSource, below_each, exponential_chance, shuffled
+from darrm_opt.randomness import RandomSource, below_each
 from darrm_opt.rounding import float_above
 from darrm_opt.tables.problem import ABSTENTION, Histograms
 from darrm_opt.tables.votes import Labels, VoteTable, label_type
-
-FIELDS = ("name", "K", "classes", "rate", "affected")
-"""Fields of the record."""
 
 MAX_RATE = 1000.0
 """Largest rate: there a class that is one vote behind is never released."""
@@ -78,10 +74,9 @@ class SelectionMechanism(VoteMechanism):
     def lead(nats: Array) -> Array:
         """Return 2·Pr[the leader is released] − 1 between two classes, for rate·lead [nats]."""
 
-    @staticmethod
     @abstractmethod
-    def loses(nats: float) -> float:
-        """Return Pr[a class that leads by rate·lead [nats] loses] between two classes."""
+    def loses(self, margin: int) -> float:
+        """Return Pr[a class that leads by ``margin`` votes loses] between two classes."""
 
     @staticmethod
     @abstractmethod
@@ -117,11 +112,11 @@ class SelectionMechanism(VoteMechanism):
 
     def bounds(self, releases: int) -> Releases:
         is_bit = self.classes == 2 and self.K <= MAX_BIT_VOTERS and self.rate * self.K <= MIN_EXPONENT
-        laws = partial(_bit_pairs, type(self), self.K, self.rate, self.affected) if is_bit else None
+        laws = partial(bit_pairs, self, self.K, self.affected) if is_bit else None
         return [(ReleaseGuarantee(self.each, laws, self.divergence), releases)]
 
     def record(self) -> dict[str, Any]:
-        return {"kind": self.kind, "format": 1, **{field: getattr(self, field) for field in FIELDS}}
+        return super().record() | {"name": self.name}
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> SelectionMechanism:
@@ -158,9 +153,6 @@ class SelectionMechanism(VoteMechanism):
     def _draw_of_many(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
         """Return the same as `_try` without trying class by class, shape (N,)."""
 
-    def _succeeds(self, counts: tuple[int, ...], source: RandomSource, place: int) -> bool:
-        return exponential_chance(Fraction(self.rate) * (max(counts) - counts[place]), source)
-
 
 class PermuteAndFlip(SelectionMechanism):
     """Permute-and-flip: in random order, release a class with probability e^(−rate·its lag), until one is released.
@@ -179,10 +171,6 @@ class PermuteAndFlip(SelectionMechanism):
         if self.classes > 2:
             return f"Permute-and-flip at {self.rate:.4g} nats per vote."
         return f"Laplace (or geometric) noise of scale {1 / self.rate:.4g} votes on the difference of the counts."
-
-    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        order = shuffled(range(self.classes), source)
-        return next(place for place in order if self._succeeds(counts, source, place))  # the leader's coin succeeds
 
     def _draw_of_many(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
         # If all coins are tossed in advance, the first success in a random order is uniform among the successes.
@@ -216,10 +204,9 @@ class PermuteAndFlip(SelectionMechanism):
         """Return 1 − e^(−rate·lead)."""
         return np.asarray(-np.expm1(-nats))
 
-    @staticmethod
-    def loses(nats: float) -> float:
-        """Return e^(−rate·lead)/2."""
-        return math.exp(-nats) / 2
+    def loses(self, margin: int) -> float:
+        """Return e^(−rate·margin)/2."""
+        return math.exp(-self.rate * margin) / 2
 
     @staticmethod
     def table(cells: Histograms, rate: float) -> Array:
@@ -246,11 +233,6 @@ class ExponentialMechanism(SelectionMechanism):
     def words(self) -> str:
         answer = "Either answer" if self.classes == 2 else "Each class"
         return f"{answer} with probability proportional to e^({self.rate:.4g}·votes)."
-
-    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        while not self._succeeds(counts, source, place := source.below(self.classes)):
-            pass
-        return place
 
     def _draw_of_many(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
         # A class of probability t = e^(−rate·lag) is drawn with weight 2^−k ≥ t and accepted with probability t·2^k:
@@ -285,10 +267,10 @@ class ExponentialMechanism(SelectionMechanism):
         """Return tanh(rate·lead/2)."""
         return np.asarray(np.tanh(nats / 2))
 
-    @staticmethod
-    def loses(nats: float) -> float:
-        """Return 1/(1 + e^(rate·lead))."""
-        return math.exp(-nats) / (1 + math.exp(-nats))
+    def loses(self, margin: int) -> float:
+        """Return 1/(1 + e^(rate·margin))."""
+        odds = math.exp(-self.rate * margin)
+        return odds / (1 + odds)
 
     @staticmethod
     def table(cells: Histograms, rate: float) -> Array:
@@ -296,11 +278,6 @@ class ExponentialMechanism(SelectionMechanism):
         weights = _cell_weights(cells, rate)
         sums = np.add.reduceat(weights * cells.multiplicities, cells.starts)
         return np.asarray(weights / sums[cells.owners])
-
-
-@lru_cache(maxsize=64)
-def _bit_pairs(mechanism: type[SelectionMechanism], K: int, rate: float, affected: int) -> BitPairs:
-    return BitPairs.of_noise([mechanism.loses(rate * margin) for margin in range(K % 2, K + 1, 2)], K, affected)
 
 
 @lru_cache(maxsize=64)

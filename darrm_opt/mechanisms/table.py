@@ -63,11 +63,8 @@ class CertifiedTable(VoteMechanism):
         self.problem, self.table = problem, table
         self.K, self.classes, self.affected = problem.K, problem.classes, problem.affected
 
-    def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, or `ABSTENTION`, each with exactly its probability; ``counts`` as of `count`."""
-        return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
-
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
+        """Return a class, or `ABSTENTION`, each with exactly its probability; ``counts`` as of `count`."""
         labels = np.empty(len(counts), dtype=label_type(self.classes))
         for row, cells in enumerate(self.table.cells.find(counts)[:, :-1]):
             position = source.below(self.table.denominator)  # uniform; the output is the interval it falls in

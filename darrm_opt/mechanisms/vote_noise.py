@@ -11,25 +11,33 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.labels.noisy_bit import normal_cdf
+from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.inversion import MAX_SCALE, gaussian_law, laplace_law
 from darrm_opt.noise import Array, NoiseFunction
-from darrm_opt.randomness import RandomSource, SystemRandomness, below_each, discrete_gaussian, discrete_laplace
+from darrm_opt.randomness import RandomSource, below_each, discrete_gaussian, discrete_laplace
 from darrm_opt.tables.problem import ABSTENTION, Histograms
 from darrm_opt.tables.votes import Labels, VoteTable, label_type
 
 Kind = Literal["discrete", "continuous"]
+
+
+class Loses(Protocol):
+    """A symmetric vote between two classes."""
+
+    def loses(self, margin: int, /) -> float:
+        """Return the probability that a class leading by ``margin`` ≥ 0 votes loses."""
 
 
 class _SymmetricNoise(ABC):
@@ -37,7 +45,7 @@ class _SymmetricNoise(ABC):
 
     @abstractmethod
     def loses(self, margin: int, kind: Kind = "discrete") -> float:
-        """Return the probability that a class leading by ``margin`` ≥ 0 votes loses."""
+        """As `Loses`."""
 
     def wins(self, margin: int, kind: Kind = "discrete") -> float:
         """Return the probability that a class leading by ``margin`` votes wins between two."""
@@ -157,7 +165,7 @@ VoteNoise = LaplaceNoise | GaussianNoise
 
 
 def noisy_leaders(counts: VoteTable, noise: VoteNoise, source: RandomSource) -> Labels:
-    """Return the class with the largest noisy count of each row: `noisy_argmax`, vectorised."""
+    """Return the class with the largest noisy count of each row; ties are broken uniformly."""
     return leaders(counts + noise.draw_many(counts.size, source).reshape(counts.shape), source)
 
 
@@ -173,20 +181,10 @@ def _one_by_one(noise: VoteNoise, count: int, source: RandomSource) -> NDArray[n
     return np.array([noise.draw(source) for _ in range(count)], dtype=np.int64)
 
 
-def noisy_argmax(counts: Sequence[int] | NDArray[Any], noise: VoteNoise, source: RandomSource | None = None) -> int:
-    """Return the class with the largest noisy count; ties are broken uniformly.
-
-    Guarantees: draws one noise sample per class, whatever the counts.
-
-    >>> noisy_argmax([0, 1000], LaplaceNoise(1))
-    1
-    """
-    source = source or SystemRandomness()
-    votes = checked_counts(counts)
-    noisy = [count + noise.draw(source) for count in votes]
-    best = max(noisy)
-    winners = [label for label, count in enumerate(noisy) if count == best]
-    return winners[source.below(len(winners))]
+@lru_cache(maxsize=64)
+def bit_pairs(noise: Loses, K: int, affected: int) -> BitPairs:
+    """Return the pairs of laws of the bit that a noisy vote of K voters between two classes releases."""
+    return BitPairs.of_noise([noise.loses(margin) for margin in range(K % 2, K + 1, 2)], K, affected)
 
 
 def noise_function(K: int, noise: VoteNoise, kind: Kind = "discrete") -> NoiseFunction:
@@ -213,14 +211,6 @@ def positive_fraction(value: Fraction | float, argument: str) -> Fraction:
     """Return ``value``, positive and finite, as an exact fraction."""
     number = real_number(value, argument, "a positive finite number", above=0, below=math.inf)
     return value if isinstance(value, Fraction) else Fraction(number)
-
-
-def checked_counts(counts: Sequence[int] | NDArray[Any]) -> list[int]:
-    """Return vote counts of at least two classes as ints."""
-    array = np.asarray(counts)
-    if array.ndim != 1 or array.size < 2 or array.dtype.kind not in "iu" or bool((array < 0).any()):
-        raise InvalidInput("counts", counts, "whole numbers of votes, at least 0, for at least two classes")
-    return [int(count) for count in array]
 
 
 def _checked_kind(kind: str) -> str:

@@ -35,6 +35,7 @@ from darrm_opt.design.solver import Shape, solve_warm
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
+from darrm_opt.rounding import multiple_up
 
 MAX_FINALISTS, MIN_SPACING = 4, 0.05
 """Number of points of the curve that are proved, and the smallest relative distance of their δ."""
@@ -151,8 +152,8 @@ def best_target(
     found = total_of(parts, total.delta, effort=STATED, skip=SLOW if quick else ())
     cost, account = found.epsilon, found.account
     if cost > total.epsilon and queries * Fraction(target.delta) <= Fraction(total.delta):
-        cost, account = sum_of_epsilons(target, queries), "simple"
-    return BestTarget(solution.problem.target, solution, queries, Privacy(cost, total.delta), account, fresh)
+        cost, account = multiple_up(queries, target.epsilon), "simple"
+    return BestTarget(target, solution, queries, Privacy(cost, total.delta), account, fresh)
 
 
 def equal_share(total: Privacy, queries: int) -> Privacy:
@@ -160,11 +161,6 @@ def equal_share(total: Privacy, queries: int) -> Privacy:
     # A target is rounded to a decimal grid: the rounded one must not exceed the share.
     share = (1 - 2 * 10.0 ** (1 - GRID_DIGITS)) / queries
     return Privacy(total.epsilon * share, max(0.0, total.delta * share - float(DELTA_GRID)))
-
-
-def sum_of_epsilons(target: Privacy, queries: int) -> float:
-    """Return ε of ``queries`` releases of one target as their sum, rounded up [nats]."""
-    return math.nextafter(queries * target.epsilon, math.inf)
 
 
 def likely_pairs(noise: NoiseFunction, constraint: PrivacyConstraint, multisets: Counts) -> ReleaseGuarantee:
@@ -204,9 +200,9 @@ class _TargetSearch:
         queries: int,
         total: Privacy,
         objective: AnyObjective,
-        stop: Callable[[], bool] = never_stop,
+        stop: Callable[[], bool],
         *,
-        quick: bool = False,
+        quick: bool,
     ) -> None:
         self._stop, self._quick = stop, quick
         self._problem, self._queries, self._total, self._objective = problem, queries, total, objective
@@ -223,7 +219,14 @@ class _TargetSearch:
         if cost <= self._total.epsilon:
             return solution  # one release, or the plain majority
         guess = min(0.5, self._total.epsilon / (4 * self._queries) + self._total.delta / self._queries)
-        calibration = self._calibrate(lambda delta: self._estimated_cost(0.0, delta), 1 - 1e-9, guess, END_PRECISION)
+        calibration: Calibration[Solution] | None = calibrate(
+            lambda delta: self._estimated_cost(0.0, delta),
+            self._total.epsilon,
+            1 - 1e-9,
+            guess=guess,
+            precision=END_PRECISION,
+            stop=self._stop,
+        )
         max_delta = 0.0 if calibration is None else calibration.value
         for share in QUICK_SHARES if self._quick else SHARES:
             if not self._stop():
@@ -231,7 +234,8 @@ class _TargetSearch:
         for _ in range(1 if self._quick else MAX_REFINEMENTS):
             if not self._stop():
                 self._explore(self._next_delta())
-        best = self._equal_share()
+        equal = equal_share(self._total, self._queries)
+        best = self._solve(equal.epsilon, equal.delta)
         guess_error = QUICK_GUESS_ERROR if self._steady else ESTIMATE_PRECISION if self._several_points else None
         for delta in self._finalists():
             if not self._stop():
@@ -299,29 +303,17 @@ class _TargetSearch:
                 too_large, max_utility = epsilon, solution.utility
             return solution, cost
 
-        calibration = self._calibrate(
-            make, self._total.epsilon, guess, precision, lambda: max_utility <= best, guess_error=guess_error
-        )
-        return calibration, too_large
-
-    def _calibrate(
-        self,
-        make: Callable[[float], tuple[Solution, float]],
-        most: float,
-        guess: float,
-        precision: float,
-        stop: Callable[[], bool] = never_stop,
-        guess_error: float | None = None,
-    ) -> Calibration[Solution] | None:
-        return calibrate(
+        most = self._total.epsilon
+        calibration = calibrate(
             make,
-            self._total.epsilon,
+            most,
             most,
             guess=guess,
             precision=precision,
             guess_error=guess_error,
-            stop=lambda: self._stop() or stop(),
+            stop=lambda: self._stop() or max_utility <= best,
         )
+        return calibration, too_large
 
     def _next_delta(self) -> float:
         """Return a δ between the best one and its farther neighbour, nearer to the best."""
@@ -371,11 +363,6 @@ class _TargetSearch:
         likely = likely_pairs(solution.noise, constraint, self._rows)
         cost = estimated_epsilon([(likely, self._queries)], self._total.delta)
         return solution, self._cost(solution) if cost is None else cost
-
-    def _equal_share(self) -> Solution:
-        """Return γ_opt of an equal share of the total."""
-        share = equal_share(self._total, self._queries)
-        return self._solve(share.epsilon, share.delta)
 
 
 def _better(one: Solution, other: Solution) -> Solution:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from darrm_opt.accounting.accounts import PLANNED, SLOW
 from darrm_opt.accounting.calibrate import calibrate
-from darrm_opt.accounting.composition.closed_forms import basic_composition
 from darrm_opt.accounting.mixture import (
     AffectedDistribution,
     count_groups,
@@ -35,16 +35,12 @@ from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import certify_unscaled
-from darrm_opt.planning.best_target import (
-    BestTarget,
-    best_target,
-    equal_share,
-    likely_pairs,
-)
-from darrm_opt.planning.option import NOTHING_FITS, Option
+from darrm_opt.planning.best_target import BestTarget, best_target, equal_share, likely_pairs
+from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import MAX_EXACT_QUERIES, Question
 from darrm_opt.planning.sequence_design import MAX_SHARE, design_sequence, heaviest_count
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
+from darrm_opt.rounding import multiple_up
 
 PRECISION, PURE_PRECISION = 1e-4, 1e-7
 """Share of the budget that a calibration may leave unused; at a total δ of 0, relative precision of the parameter."""
@@ -60,8 +56,6 @@ PROFILE_PRECISION = 1e-3
 
 LIKELY_MARGIN = 1.25e-3
 """Share of the total by which the likely pairs usually cost less than all: then one proof is enough."""
-
-TIME_IS_UP = "Not computed: the time limit was reached first."
 
 MAX_DELTA = 0.5
 """Largest δ of one release that is tried if the number of affected voters is random."""
@@ -90,12 +84,9 @@ def optimal(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
     if question.affected_distribution is not None and question.total.delta > 0:
         return _optimal_of_draw(question, question.affected_distribution, seeds)
     best = best_target_of(question, question.released, question.queries, question.total, quick=question.quick)
-    target, spent, account = best.target, best.total, best.account
-    # If not by that account, it fits by basic composition, which the accounts on a grid exceed slightly.
-    if spent.epsilon > question.total.epsilon:
-        spent, account = basic_composition(target.epsilon, target.delta, question.queries), "simple"
-        if not (spent.epsilon <= question.total.epsilon and spent.delta <= question.total.delta):
-            return Option.unfit("optimal", question, "No target was found at which all releases are proved to fit.")
+    target, noise = best.target, best.solution.noise
+    if best.total.epsilon > question.total.epsilon:
+        return Option.unfit("optimal", question, "No target was found at which all releases are proved to fit.")
     why = (
         f"Every release is {guarantee(target, '.4g')}, the best split of the total over {question.queries:,} of them. "
         f"{question.composing()}"
@@ -106,13 +97,13 @@ def optimal(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
         "optimal",
         question,
         why,
-        (question.accuracy(best.solution.noise), 1.0),
-        spent,
-        account,
-        noise=best.solution.noise,
+        (question.accuracy(noise), 1.0),
+        best.total,
+        best.account,
+        noise=noise,
         queries=question.queries,
         parameters={"epsilon": target.epsilon, "delta": target.delta},
-        mechanism=_mechanism_of(best.solution.noise, question),
+        mechanism=_mechanism_of(noise, question),
         problem=best.solution.problem,
         solution=best.solution,
     )
@@ -160,7 +151,7 @@ def _optimal_of_count(question: Question, budget: Privacy, voters: Problem) -> O
         noise_and_cost, question.total.epsilon, MAX_SHARE, guess=1.0, precision=MIXTURE_PRECISION, stop=question.stop
     )
     if best is None:
-        return nothing_fits("optimal", question)
+        return Option.nothing_fits("optimal", question)
     target = scaled(best.value)
     why = (
         f"Every release is {guarantee(target, '.4g')} for a record that affects {voters.affected} of the voters; "
@@ -226,7 +217,7 @@ def calibrated_option(name: str, question: Question) -> Option:
     except InvalidInput as err:
         if err.argument == "classes":
             return Option.unfit(name, question, f"It is for {err.accepted}.", "does not apply")
-        return nothing_fits(name, question)
+        return Option.nothing_fits(name, question)
     why = f"{mechanism.words} {question.composing()}"
     parameters = {mechanism.parameter: mechanism.value}
     if question.classes > 2 or sampling is not None:
@@ -282,33 +273,21 @@ def _calibrated_gamma(name: str, question: Question) -> VoteMechanism:
     )
 
 
-def nothing_fits(name: str, question: Question) -> Option:
-    """Return the option for a mechanism without a setting that fits, or with none found in time."""
-    if question.stop():
-        return Option.unfit(name, question, TIME_IS_UP, "not computed")
-    return Option.unfit(name, question, NOTHING_FITS)
-
-
 def cost(noise: NoiseFunction, question: Question) -> tuple[float, str]:
     """Return the total ε of Q releases of any γ at the total δ, and its account; ``inf`` if nothing is proved."""
     voters, queries, total = question.released, question.queries, question.total
     if not total.delta:  # the ε add up, each proved for an equal share
         share = _equal_share_problem(question)
         fits = certify_unscaled(share, noise) is not None
-        total_epsilon = basic_composition(share.target.epsilon, 0.0, queries).epsilon
-        return (total_epsilon, "simple") if fits else (math.inf, "none")
+        return (multiple_up(queries, share.target.epsilon), "simple") if fits else (math.inf, "none")
     if question.affected_distribution is None:
         parts, skip = [(NoisyMajority(noise, voters).guarantee, queries)], SLOW if question.quick else ()
         found = total_of(parts, total.delta, effort=PLANNED, skip=skip)
         return found.epsilon, found.account
-    check_draw(voters, queries, total, question.affected_distribution)
-    try:
-        epsilon = mixture_epsilon(
-            noise, voters, queries, total.delta, question.affected_distribution, fresh=question.fresh
-        )
-    except DeltaTooSmall:
-        return math.inf, "none"
-    return epsilon, "bits"
+    distribution = question.affected_distribution
+    with suppress(DeltaTooSmall):
+        return mixture_epsilon(noise, voters, queries, total.delta, distribution, fresh=question.fresh), "bits"
+    return math.inf, "none"
 
 
 def mixture_steps(problem: Problem, queries: int, total: Privacy, distribution: AffectedDistribution) -> float:

@@ -24,7 +24,7 @@ from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum, calibrated_check, pass_chances
 from darrm_opt.mechanisms.table import TableMechanism
 from darrm_opt.planning.candidates import provable_problem
-from darrm_opt.planning.option import NOTHING_FITS, Option
+from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
 from darrm_opt.planning.table_baselines import calibrate_confident, calibrate_mechanism, tables
 from darrm_opt.problem import Privacy, Problem
@@ -130,7 +130,7 @@ def checked_maximum(question: Question) -> Option:
     try:
         sigma = NoisyMaximum.calibrated(K, classes, total, queries, affected=affected).sigma
     except InvalidInput:
-        return Option.unfit(CONFIDENT, question, NOTHING_FITS)
+        return Option.nothing_fits(CONFIDENT, question)
     # A label costs about 2/σ² and a check 1/σ₁² of the same variance: a proposal, which the account then proves.
     thresholds = np.arange(THRESHOLD_STEPS + 1) * (K / THRESHOLD_STEPS)
     largest = law.counts[:, 0]

@@ -22,6 +22,10 @@ MECHANISMS = ("majority", "fewer_voters", "optimal", "optimal_sequence", *calibr
 
 NOTHING_FITS = "Not even its noisiest setting is proved to fit the total."
 
+TIME_IS_UP = "Not computed: the time limit was reached first."
+
+TOO_MANY_COUNTS = "There are too many vote counts for a table."
+
 Outcome = Literal["fits", "does not fit", "not computed", "does not apply"]
 """What is known: a setting fits; none does; it was not computed; or the mechanism does not apply to the question."""
 
@@ -74,15 +78,15 @@ class Option:
 
     @classmethod
     def unfit(cls, name: str, question: Question, why: str, outcome: Outcome = "does not fit") -> Option:
-        """Return an option without a setting proved to be within the total.
-
-        Args:
-            name: of the mechanism.
-            question: the question.
-            why: the reason, as text.
-            outcome: whether no setting is within the total, or another reason.
-        """
+        """Return an option without a setting proved to be within the total."""
         return cls(name=name, voters=question.K, why=why, outcome=outcome)
+
+    @classmethod
+    def nothing_fits(cls, name: str, question: Question) -> Option:
+        """Return an option without a setting that fits, or with none found in time."""
+        if question.stop():
+            return cls.unfit(name, question, TIME_IS_UP, "not computed")
+        return cls.unfit(name, question, NOTHING_FITS)
 
     @classmethod
     def fitting(
@@ -95,40 +99,18 @@ class Option:
         account: str,
         *,
         noise: NoiseFunction | None = None,
-        queries: int | None = None,
-        voters: int | None = None,
         **fields: Any,
     ) -> Option:
         """Return an option that is within the total.
 
-        Args:
-            name: of the mechanism.
-            question: the question.
-            why: the reason, as text.
-            shares: of right answers, and of answers.
-            spent: (ε, δ) of all answers.
-            account: the account that proves it.
-            noise: γ between two classes; for a plain majority, the equivalent γ.
-            queries: answers allowed; None: unlimited.
-            voters: number of voters whose vote is released; None: all.
-            fields: other attributes.
+        ``shares``: of right answers, and of answers. ``noise``: γ between two classes; for a plain majority, the
+        equivalent γ. ``fields``: other attributes.
         """
         right, answered = shares
         wrong = max(answered - right, 0.0)
-        return cls(
-            name=name,
-            voters=question.K if voters is None else voters,
-            why=why,
-            right=right,
-            wrong=wrong,
-            abstained=max(1.0 - right - wrong, 0.0),
-            utility=question.utility(right, wrong, noise),
-            queries=queries,
-            spent=spent,
-            account=account,
-            noise=noise,
-            **fields,
-        )
+        judged = {"right": right, "wrong": wrong, "abstained": max(1.0 - right - wrong, 0.0)}
+        known = {"voters": question.K, "utility": question.utility(right, wrong, noise), **judged, **fields}
+        return cls(name=name, why=why, spent=spent, account=account, noise=noise, **known)
 
     @classmethod
     def of_mechanism(
@@ -145,15 +127,7 @@ class Option:
     ) -> Option:
         """Return the option of a mechanism whose own account gives the total; unfit if that exceeds the question's.
 
-        Args:
-            name: of the mechanism.
-            question: the question.
-            mechanism: the mechanism.
-            shares: of right answers, and of answers.
-            spent: cost of all answers together.
-            parameters: of the mechanism, by name.
-            why: the reason, as text; None: the mechanism's description, and why releases compose.
-            fields: other attributes.
+        ``why``: None for the mechanism's description, and why releases compose. Otherwise as `fitting`.
         """
         if spent.epsilon > question.total.epsilon:
             return cls.unfit(name, question, NOTHING_FITS if why is None else why)

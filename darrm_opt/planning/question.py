@@ -189,26 +189,12 @@ class Question:
         sampling: Sampling | None = None,
         stop: Callable[[], bool] = never_stop,
     ) -> Question:
-        """Return the validated question.
+        """Return the validated question; arguments are as for `plan`, but for these.
 
         Args:
-            K: number of voters, ≥ 1.
-            voter: privacy of one voter; None if none is proved.
-            queries: Q ≥ 1.
-            total: (ε, δ) of all answers together.
-            affected: voters that one record can influence; None for all or, with a ``sampling`` whose voters share its
-                records, for 1.
-            prior: distribution of votes; None: the objective's own, or one of `DEFAULT_PRIORS`.
-            classes: C ≥ 2.
+            affected: None for all or, with a ``sampling`` whose voters share its records, for 1.
+            prior: None: the objective's own, or one of `DEFAULT_PRIORS`.
             objective: what γ maximises between two classes; None: agreement with the majority under the prior.
-            ties: votes without a single leader, as in `PluralityObjective`, if the law of votes judges.
-            price: cost of a wrong answer in right ones, ≥ 0; above 0 an option may abstain.
-            fresh: whether every voter draws fresh randomness for every answer.
-            least_accuracy: below this an answer is useless [probability], in [1/C, 1); None: a fifth of the way from a
-                guess to certainty.
-            bags: how subsamples are drawn if each voter is a model trained on one of its own; None: no draw.
-            sampling: how records are drawn anew for every query. For voters that are not private the law of votes
-                judges; fresh private voters that draw their own records have an amplified privacy instead.
             stop: called between the steps of each search.
 
         Raises:

@@ -10,15 +10,16 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.bagging import Bags
 from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
 from darrm_opt.mechanisms.base import CONFIDENT
-from darrm_opt.planning.candidates import TIME_IS_UP, calibrated_option, optimal, optimal_sequence
+from darrm_opt.planning.candidates import calibrated_option, optimal, optimal_sequence
 from darrm_opt.planning.class_candidates import checked_maximum, table_options
-from darrm_opt.planning.option import MECHANISMS, Option, Plan, Suggestion
+from darrm_opt.planning.option import MECHANISMS, TIME_IS_UP, TOO_MANY_COUNTS, Option, Plan, Suggestion
 from darrm_opt.planning.plain_majority import fewer_voters, majority
 from darrm_opt.planning.question import MAX_EXACT_QUERIES, AnyPrior, Question, end_of, stop_at
 from darrm_opt.planning.sampled_candidates import sampled_table
@@ -188,35 +189,24 @@ def design_within_total(
     >>> design_within_total(11, 3, Privacy(1.0, 1e-5), 1).name
     'optimal'
     """
-    watched = _Watched(progress)
-    return _design_within(K, classes, total, queries, voter, affected, prior, price, sampling, watched)  # type: ignore[arg-type]  # priors are frozen
+    asked = (K, voter, queries, total, affected, prior)
+    named = (("classes", classes), ("price", price), ("sampling", sampling))
+    best = _best_option(asked, named, _Watched(progress))
+    if not best.fits:
+        raise InvalidInput("total", total, f"a total within which {queries} answers are proved")
+    return best
 
 
 @dataclass(frozen=True)
 class _Watched:
-    """Callback for each option, not part of the cache key; not called for a cached answer."""
+    """Callback for each option, not part of the cache key."""
 
     progress: Callable[[Option], None] | None = field(compare=False)
 
 
 @lru_cache(maxsize=64)
-def _design_within(
-    K: int,
-    classes: int,
-    total: Privacy,
-    queries: int,
-    voter: Privacy | None,
-    affected: int,
-    prior: AnyPrior | None,
-    price: float,
-    sampling: Sampling | None,
-    watched: _Watched,
-) -> Option:
-    question = Question.of(K, voter, queries, total, affected, prior, classes=classes, price=price, sampling=sampling)
-    best = ranked_options(question, progress=watched.progress)[0]
-    if not best.fits:
-        raise InvalidInput("total", total, f"a total within which {queries} answers are proved")
-    return best
+def _best_option(asked: tuple[Any, ...], named: tuple[tuple[str, Any], ...], watched: _Watched) -> Option:
+    return ranked_options(Question.of(*asked, **dict(named)), progress=watched.progress)[0]
 
 
 def ranked_options(
@@ -291,10 +281,7 @@ def _option(name: str, question: Question, earlier: list[Option]) -> Option:
             found += table_options(name, question)
     except TooMuchWork as err:
         return Option.unfit(name, question, f"Not computed: {err}", "not computed")
-    if not found:
-        why = "There are too many vote counts for a table."
-        return Option.unfit(name, question, why, "not computed")
-    return min(found, key=_rank)
+    return min(found, key=_rank) if found else Option.unfit(name, question, TOO_MANY_COUNTS, "not computed")
 
 
 _PLAIN: dict[str, Callable[[Question], Option]] = {"majority": majority, "fewer_voters": fewer_voters}

@@ -29,17 +29,15 @@ import numpy as np
 
 from darrm_opt.accounting.calibrate import Calibration, calibrate, epsilon_each
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
-from darrm_opt.accounting.total import ReleaseTotal, cost
-from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.sampled_votes import vote_triples
 from darrm_opt.mechanisms.table import TableMechanism, table_laws
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
-from darrm_opt.planning.option import NOTHING_FITS, Option
+from darrm_opt.planning.option import TOO_MANY_COUNTS, Option
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 from darrm_opt.tables.problem import Index, has_table, partition_cells
-from darrm_opt.tables.solver import TableSolution, solve_table
+from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.table import Table
 
 if TYPE_CHECKING:
@@ -76,20 +74,20 @@ def _table(question: Question, sampling: Sampling) -> Option:
     # The ε of one release only proposes a table. Its proved cost, from its own laws, is far below that of an arbitrary
     # mechanism of that ε, so the search for ε uses the proved cost.
     if not has_table(question.K, question.classes, MAX_PARTITIONS):
-        return Option.unfit("optimal", question, "There are too many vote counts for a table.", "not computed")
-    queries, total, law = question.queries, question.total, question.vote_law
+        return Option.unfit("optimal", question, TOO_MANY_COUNTS, "not computed")
+    queries, total = question.queries, question.total
 
-    def make(epsilon: float) -> tuple[tuple[TableSolution, TableMechanism], float]:
+    def make(epsilon: float) -> tuple[tuple[TableMechanism, float], float]:
         problem = _table_problem(question, epsilon)
-        solution = solve_table(problem, law.objective)
+        solution = solve_table(problem, question.vote_law.objective)
         mechanism = TableMechanism(problem, solution.table)
-        return (solution, mechanism), _cost(mechanism, question, sampling).epsilon
+        return (mechanism, solution.gap), mechanism.epsilon(queries, total.delta, sampling)
 
     # This ε fits by the generic bound if a record reaches one voter.
     each = epsilon_each(total, 0.0, queries)
     draws_voters = sampling.scheme in EACH_VOTER
     guess = each if draws_voters else math.log1p(math.expm1(min(each, 700.0)) / sampling.chance)
-    found: Calibration[tuple[TableSolution, TableMechanism]] | None = calibrate(
+    found: Calibration[tuple[TableMechanism, float]] | None = calibrate(
         make,
         total.epsilon,
         MAX_TARGET_EPSILON,
@@ -97,13 +95,14 @@ def _table(question: Question, sampling: Sampling) -> Option:
         precision=PRECISION,
         stop=question.stop,
     )
-    if found is None:
-        return Option.unfit("optimal", question, NOTHING_FITS)
-    solution, mechanism = found.result
-    parameters = {"epsilon": mechanism.problem.target.epsilon, "delta": mechanism.problem.target.delta}
-    shares = law.table_shares(mechanism.table)
-    spent = _cost(mechanism, question, sampling)
-    return Option.of_mechanism("optimal", question, mechanism, shares, spent, parameters, gap=solution.gap)
+    return Option.nothing_fits("optimal", question) if found is None else _option(question, sampling, *found.result)
+
+
+def _option(question: Question, sampling: Sampling, mechanism: TableMechanism, gap: float | None = None) -> Option:
+    target, spent = mechanism.problem.target, mechanism.cost(question.queries, question.total.delta, sampling)
+    parameters = {"epsilon": target.epsilon, "delta": target.delta}
+    shares = question.vote_law.table_shares(mechanism.table)
+    return Option.of_mechanism("optimal", question, mechanism, shares, spent, parameters, gap=gap)
 
 
 GAP, MAX_ROUNDS = 2e-6, 60
@@ -259,12 +258,12 @@ ORDERS, ORDER_STEP = 4, 1.5
 
 def _composed_table(question: Question, sampling: Sampling) -> Option:
     """Return the best table by the Rényi divergence of all queries together, at the best order."""
-    total, queries, law = question.total, question.queries, question.vote_law
+    total, queries = question.total, question.queries
     problem = _table_problem(question, 1.0)
-    weights, _ = law.objective.cell_weights(partition_cells(problem))
+    weights, _ = question.vote_law.objective.cell_weights(partition_cells(problem))
     tables = RenyiTables(problem, weights, sampling)
     if not tables.is_possible:
-        return Option.unfit("optimal", question, "There are too many vote counts for a table.", "not computed")
+        return Option.unfit("optimal", question, TOO_MANY_COUNTS, "not computed")
 
     @cache
     def at(order: float) -> float:
@@ -290,22 +289,13 @@ def _composed_table(question: Question, sampling: Sampling) -> Option:
 
     def make(share: float) -> tuple[TableMechanism, float]:
         mechanism = tables.mechanism(tables.best(order, share * divergence(order), question.stop))
-        return mechanism, _cost(mechanism, question, sampling).epsilon
+        return mechanism, mechanism.epsilon(queries, total.delta, sampling)
 
     found: Calibration[TableMechanism] | None = calibrate(
         make, total.epsilon, MAX_SHARE, guess=1.0, precision=PRECISION, guess_error=GUESS_ERROR, stop=question.stop
     )
-    if found is None:
-        return Option.unfit("optimal", question, NOTHING_FITS)
-    mechanism = found.result
-    parameters = {"epsilon": mechanism.problem.target.epsilon, "delta": 0.0}
-    shares, spent = law.table_shares(mechanism.table), _cost(mechanism, question, sampling)
-    return Option.of_mechanism("optimal", question, mechanism, shares, spent, parameters)
+    return Option.nothing_fits("optimal", question) if found is None else _option(question, sampling, found.result)
 
 
 MAX_SHARE, GUESS_ERROR = 4.0, 0.01
 """Largest multiple of the estimated divergence that is tried, and the relative error of the estimate."""
-
-
-def _cost(mechanism: VoteMechanism, question: Question, sampling: Sampling) -> ReleaseTotal:
-    return cost(mechanism, question.queries, question.total.delta, sampling)

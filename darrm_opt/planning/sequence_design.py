@@ -44,8 +44,9 @@ from darrm_opt.design.solution import Status
 from darrm_opt.design.solver import solve_warm
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning.best_target import PRECISION, check_total, equal_share, likely_pairs, sum_of_epsilons
+from darrm_opt.planning.best_target import PRECISION, check_total, equal_share, likely_pairs
 from darrm_opt.problem import Privacy, Problem
+from darrm_opt.rounding import multiple_up
 
 MAX_SLOW_LINES, MAX_FAST_VOTERS = 10, 21
 """Maximum number of lines if Δ > 0 and there are more voters than this, since every round searches every line."""
@@ -235,7 +236,7 @@ def design_sequence(
     affected = problem.affected if distribution is None else problem.K
     share = Problem(problem.K, problem.voter, equal_share(total, queries), affected)
     solution, _ = solve_warm(share, goal, rows=None)
-    sums = Privacy(sum_of_epsilons(solution.problem.target, queries), total.delta)
+    sums = Privacy(multiple_up(queries, solution.problem.target.epsilon), total.delta)
     by_sums = SequenceDesign(solution.noise, solution.utility, queries, sums, fresh)
     return max(best, by_sums, key=lambda design: design.utility)
 

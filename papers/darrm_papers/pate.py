@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from darrm_opt.accounting.rdp import gaussian_rdp_epsilon
 from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms.vote_noise import GaussianNoise, Kind, checked_counts, positive_fraction
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, Kind, positive_fraction
 from darrm_opt.rounding import GUARD
 from darrm_papers.moments_accountant import (
     checked_epsilon,
@@ -337,3 +337,11 @@ def _theorem_6(log_q: float, variance: float, order: float) -> float | None:
     log_B = epsilon_1 - log_q / (mu_1 - 1)
     total = np.logaddexp(log_stay + (order - 1) * log_A, log_q + (order - 1) * log_B)
     return max(0.0, float(total)) / (order - 1) * GUARD
+
+
+def checked_counts(counts: Sequence[int] | NDArray[Any]) -> list[int]:
+    """Return vote counts of at least two classes as ints."""
+    array = np.asarray(counts)
+    if array.ndim != 1 or array.size < 2 or array.dtype.kind not in "iu" or bool((array < 0).any()):
+        raise InvalidInput("counts", counts, "whole numbers of votes, at least 0, for at least two classes")
+    return [int(count) for count in array]

@@ -63,8 +63,8 @@ def copied(name: str, folder: Path) -> Path:
 @for_each("name", MECHANISMS)
 def test_a_record_of_a_mechanism_is_read_and_draws_as_it_did(name: str) -> None:
     mechanism, source = mechanism_of(name), Seeded(3)
-    counts = count_votes(VOTES[mechanism.classes], mechanism.K, mechanism.classes).tolist()
-    assert [mechanism.draw(tuple(row), source) for row in counts] == meaning(name)["drawn"]
+    counts = count_votes(VOTES[mechanism.classes], mechanism.K, mechanism.classes)
+    assert mechanism.draw_many(counts, source).tolist() == meaning(name)["drawn"]
     record, fields = stored(f"{name}.json"), mechanism.record()
     assert {field: record[field] for field in fields if field != "version"} == {
         field: value for field, value in fields.items() if field != "version"

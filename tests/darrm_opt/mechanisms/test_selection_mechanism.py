@@ -64,7 +64,7 @@ def hold_draws(
     """Hold draws against a law by χ², and show that a law that is off by ``shift`` would be noticed."""
     outputs = [*range(len(counts)), ABSTENTION][: len(chances)]
     bits = SeededRandomnessForTestsOnly(17)
-    sample = np.array([mechanism.draw(counts, bits) for _ in range(draws)])
+    sample = mechanism.draw_many(np.array([counts] * draws), bits)
     assert set(sample.tolist()) <= set(outputs)
     seen = np.array([np.count_nonzero(sample == output) for output in outputs])
     expected = np.array(chances) * draws

@@ -24,9 +24,9 @@ from darrm_opt.bagging import Bags
 from darrm_opt.baselines import subsampling_mixture
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.planning import best_target, candidates, ranking
+from darrm_opt.planning import best_target, ranking
 from darrm_opt.planning import plan as typed_plan
-from darrm_opt.planning.option import MECHANISMS
+from darrm_opt.planning.option import MECHANISMS, TIME_IS_UP
 from darrm_opt.planning.sequence_design import design_sequence
 
 plan: Any = typed_plan
@@ -180,7 +180,7 @@ def test_a_time_limit_keeps_earlier_results() -> None:
     options = ranking.ranked_options(request, MECHANISMS, lambda option: told.append(option.name))
     assert set(told) == {option.name for option in options} == set(MECHANISMS) - {"confident_gnmax"}
     assert any(option.fits for option in options)
-    assert {option.why for option in options if option.name == told[-1]} == {candidates.TIME_IS_UP}
+    assert {option.why for option in options if option.name == told[-1]} == {TIME_IS_UP}
     assert all(option.spent is None or option.spent.epsilon <= 1.0 for option in options)
     with refused("time_limit", "0"):
         plan(3, INF, 2, Privacy(1.0, 1e-5), 1, time_limit=0)
@@ -189,7 +189,7 @@ def test_a_time_limit_keeps_earlier_results() -> None:
 def test_the_time_limit_is_reported_and_results_are_proved() -> None:
     found = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, time_limit=1e-3)
     assert found.warnings[-1].startswith("The time limit of 0.001 s was reached")
-    assert {option.why for option in found.options if option.name == "optimal"} == {candidates.TIME_IS_UP}
+    assert {option.why for option in found.options if option.name == "optimal"} == {TIME_IS_UP}
 
 
 @pytest.mark.parametrize("stopped", [0, 3, 40])

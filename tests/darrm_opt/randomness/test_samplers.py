@@ -11,12 +11,14 @@ from itertools import permutations, product
 import numpy as np
 import pytest
 from exhaustive_chance import exact_distribution
+from numpy.typing import NDArray
 from scipy import stats
 from support.cases import for_each
 from support.refusals import refused
 
 from darrm_opt.bagging import draw_subsamples
-from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, VoteNoise, noisy_argmax
+from darrm_opt.mechanisms import vote_noise
+from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, VoteNoise, noisy_leaders
 from darrm_opt.randomness import (
     RandomSource,
     SeededRandomnessForTestsOnly,
@@ -29,7 +31,9 @@ from darrm_opt.randomness import (
 
 @for_each("exponent", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 2)])
 def test_exponential_chance_is_exact(exponent: Fraction) -> None:
-    found, rest = exact_distribution(lambda source: exponential_chance(exponent, source), Fraction(1, 10**8))
+    found, rest = exact_distribution(
+        lambda source: exponential_chance(*exponent.as_integer_ratio(), source), Fraction(1, 10**8)
+    )
     assert rest < 1e-5
     assert float(found.get(True, Fraction(0))) - 1e-15 <= math.exp(-exponent)
     assert math.exp(-exponent) <= float(found.get(True, Fraction(0)) + rest) + 1e-15
@@ -87,14 +91,19 @@ def test_large_scales_have_the_right_shape() -> None:
 class ThreeValued(LaplaceNoise):
     """−1, 0 or 1, a third each: noise of which every outcome can be listed."""
 
-    def draw(self, source: RandomSource) -> int:
-        return source.below(3) - 1
+    def draw_many(self, count: int, source: RandomSource) -> NDArray[np.int64]:
+        return np.array([source.below(3) - 1 for _ in range(count)])
 
 
 @for_each("counts", [[5, 4], [5, 5], [2, 3, 3], [0, 2, 1]])
-def test_noisy_argmax_is_exact_and_breaks_ties_uniformly(counts: list[int]) -> None:
-    noise = ThreeValued(Fraction(1))
-    found, rest = exact_distribution(lambda source: noisy_argmax(counts, noise, source), Fraction(0))
+def test_the_noisy_leader_is_exact_and_breaks_ties_uniformly(counts: list[int]) -> None:
+    def below_each(limits: NDArray[np.integer], source: RandomSource) -> NDArray[np.int64]:
+        return np.array([source.below(int(limit)) for limit in limits])
+
+    noise, votes = ThreeValued(Fraction(1)), np.array([counts])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vote_noise, "below_each", below_each)
+        found, rest = exact_distribution(lambda source: int(noisy_leaders(votes, noise, source)[0]), Fraction(0))
     assert rest == 0
     expected = dict.fromkeys(range(len(counts)), Fraction(0))
     for shifts in product((-1, 0, 1), repeat=len(counts)):
@@ -157,16 +166,6 @@ def test_shuffle_and_subsamples_are_uniform() -> None:
 def test_disjoint_subsamples_share_no_record() -> None:
     chosen = draw_subsamples(30, 7, 4, replacement=False, sampling="disjoint", source=SeededRandomnessForTestsOnly(3))
     assert len({int(record) for subsample in chosen for record in subsample}) == 28
-
-
-def test_the_operating_system_is_the_default() -> None:
-    assert noisy_argmax([0, 500], GaussianNoise.of_sigma(2.0)) == 1
-
-
-@for_each("counts", [[1], [0.5, 1.0], [-1, 2], [[1, 2]]])
-def test_counts_are_checked(counts: list[int]) -> None:
-    with refused("counts"):
-        noisy_argmax(counts, LaplaceNoise(1))
 
 
 @for_each("scale", [0, -1.0, math.inf, math.nan, True, "1"])

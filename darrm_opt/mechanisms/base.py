@@ -169,7 +169,12 @@ class VoteMechanism(ABC):
         return count_checked(votes, self.classes)
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
-        """Return a class 0..C−1, or `ABSTENTION`, for the votes for each class; a mechanism has this or `draw_many`."""
+        """Return a class 0..C−1, or `ABSTENTION`; a mechanism defines this or `draw_many`.
+
+        Args:
+            counts: votes for each class.
+            source: random bits.
+        """
         return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:

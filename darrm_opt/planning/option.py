@@ -78,12 +78,23 @@ class Option:
 
     @classmethod
     def unfit(cls, name: str, question: Question, why: str, outcome: Outcome = "does not fit") -> Option:
-        """Return an option without a setting proved to be within the total."""
+        """Return an option without a setting proved to be within the total.
+
+        Args:
+            name: of the mechanism.
+            question: the question.
+            why: the reason, as text.
+            outcome: whether no setting is within the total, or another reason.
+        """
         return cls(name=name, voters=question.K, why=why, outcome=outcome)
 
     @classmethod
     def nothing_fits(cls, name: str, question: Question) -> Option:
-        """Return an option without a setting that fits, or with none found in time."""
+        """Return an option without a setting that fits, or with none found in time.
+
+        Args:
+            name: as for `unfit`, like `question`.
+        """
         if question.stop():
             return cls.unfit(name, question, TIME_IS_UP, "not computed")
         return cls.unfit(name, question, NOTHING_FITS)
@@ -103,8 +114,13 @@ class Option:
     ) -> Option:
         """Return an option that is within the total.
 
-        ``shares``: of right answers, and of answers. ``noise``: γ between two classes; for a plain majority, the
-        equivalent γ. ``fields``: other attributes.
+        Args:
+            name: as for `unfit`, like `question` and `why`.
+            shares: of right answers, and of answers.
+            spent: (ε, δ) of all answers.
+            account: the account that proves it.
+            noise: γ between two classes; for a plain majority, the equivalent γ.
+            fields: other attributes.
         """
         right, answered = shares
         wrong = max(answered - right, 0.0)
@@ -127,7 +143,12 @@ class Option:
     ) -> Option:
         """Return the option of a mechanism whose own account gives the total; unfit if that exceeds the question's.
 
-        ``why``: None for the mechanism's description, and why releases compose. Otherwise as `fitting`.
+        Args:
+            name: as for `fitting`, like `question`, `shares` and `fields`.
+            mechanism: the mechanism.
+            spent: cost of all answers together.
+            parameters: of the mechanism, by name.
+            why: the reason, as text; None: the mechanism's description, and why releases compose.
         """
         if spent.epsilon > question.total.epsilon:
             return cls.unfit(name, question, NOTHING_FITS if why is None else why)

@@ -189,9 +189,11 @@ class Question:
         sampling: Sampling | None = None,
         stop: Callable[[], bool] = never_stop,
     ) -> Question:
-        """Return the validated question; arguments are as for `plan`, but for these.
+        """Return the validated question.
 
         Args:
+            K: as for `plan`, like `voter`, `queries`, `total`, `classes`, `ties`, `price`, `fresh`, `least_accuracy`,
+                `bags` and `sampling`.
             affected: None for all or, with a ``sampling`` whose voters share its records, for 1.
             prior: None: the objective's own, or one of `DEFAULT_PRIORS`.
             objective: what γ maximises between two classes; None: agreement with the majority under the prior.

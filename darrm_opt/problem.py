@@ -600,20 +600,15 @@ def profile_text(voter: Privacy) -> str:
 _GROUPS = "at least one group: (K, voter), (K, epsilon) or (K, epsilon, Delta)"
 
 
-def as_group(group: Any) -> VoterGroup:
-    """Return a group from itself, (K, voter), (K, ε) or (K, ε, Δ)."""
-    if isinstance(group, VoterGroup):
-        return group
-    if not isinstance(group, tuple | list) or not 2 <= len(group) <= 3:
-        raise InvalidInput("groups", group, _GROUPS)
-    K, *voter = group
-    K = whole_number(K, "K", FIELDS["K"].accepted)
-    return VoterGroup(K, voter[0] if isinstance(voter[0], Privacy) else Privacy(*voter))
-
-
 def _canonical_group(group: Any) -> VoterGroup:
-    stated = as_group(group)
-    return VoterGroup(number_of_voters(stated.K), _canonical_voter(stated.voter))
+    """Return a group from itself, (K, voter), (K, ε) or (K, ε, Δ)."""
+    if not isinstance(group, VoterGroup):
+        if not isinstance(group, tuple | list) or not 2 <= len(group) <= 3:
+            raise InvalidInput("groups", group, _GROUPS)
+        K, *voter = group
+        K = number_of_voters(K)
+        group = VoterGroup(K, voter[0] if isinstance(voter[0], Privacy) else Privacy(*voter))
+    return VoterGroup(number_of_voters(group.K), _canonical_voter(group.voter))
 
 
 def _listed(groups: Any) -> list[Any]:

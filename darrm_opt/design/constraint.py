@@ -39,7 +39,6 @@ errors are never amplified. One computed step, with coefficients known to a few 
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import os
@@ -167,7 +166,12 @@ class PrivacyConstraint(NamedTuple):
         # Many multisets share the same probabilities (p does not depend on where p′ went): each is computed once.
         library = kernel()
         if library is not None:
-            return _compiled_signed_mass(library, self.K, counts, chances)
+            counts = np.ascontiguousarray(counts, dtype=np.int64)
+            compiled = np.empty((len(counts), self.entries))
+            inputs = (self.K, chances.size, chances.ctypes.data, counts.ctypes.data, len(counts))
+            if library.signed_mass(*inputs, self.K <= MAX_STEPWISE_K, compiled.ctypes.data) != DONE:
+                raise MemoryError
+            return compiled
         certain = chances == 1.0
         inside = np.array(sorted(set(chances[(chances > 0.0) & ~certain].tolist())))
         groups = np.stack(
@@ -177,17 +181,6 @@ class PrivacyConstraint(NamedTuple):
         masses = mass(inside, distinct[:, :-1], distinct[:, -1], self.K)
         signed = masses[:, self.K // 2 + 1 :] - masses[:, : (self.K + 1) // 2][:, ::-1]
         return np.asarray(signed[inverse.reshape(-1)])
-
-
-def _compiled_signed_mass(library: ctypes.CDLL, K: int, counts: Counts, chances: Array) -> Array:
-    """Return `_signed_mass` computed by the kernel."""
-    counts = np.ascontiguousarray(counts, dtype=np.int64)
-    signed = np.empty((counts.shape[0], (K + 1) // 2))
-    stepwise = K <= MAX_STEPWISE_K
-    inputs = (K, chances.size, chances.ctypes.data, counts.ctypes.data, counts.shape[0], stepwise)
-    if library.signed_mass(*inputs, signed.ctypes.data) != DONE:
-        raise MemoryError
-    return signed
 
 
 MAX_LINES = 16

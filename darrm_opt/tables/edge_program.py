@@ -26,7 +26,15 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm_opt.design.backends.highs import check_status, new_highs
+from darrm_opt.design.backends import MIN_TOLERANCE
+from darrm_opt.design.backends.highs import (
+    DUAL_SIMPLEX,
+    PRIMAL_SIMPLEX,
+    attempt,
+    check_status,
+    limit_time,
+    new_highs,
+)
 from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array
 from darrm_opt.optional_packages import needed_by
@@ -39,8 +47,9 @@ from darrm_opt.tables.table import Table
 with needed_by("The linear program of several classes"):
     from scipy import sparse
 
-TOLERANCE = 1e-10
-"""Primal and dual feasibility tolerance; the smallest that HiGHS accepts."""
+ATTEMPTS = ((DUAL_SIMPLEX, MIN_TOLERANCE, False), (DUAL_SIMPLEX, 1e-8, True), (PRIMAL_SIMPLEX, 1e-8, True))
+"""(strategy, tolerance, afresh): warm and tight first, then what is likelier to keep its accuracy. A looser x is
+repaired, and any multipliers prove a bound."""
 
 ROW_SCALE = 64.0
 """Factor of rows and limits that makes the tolerance finer."""
@@ -185,25 +194,10 @@ class EdgeProgram:
         No proof rests on the solver's outcome.
         """
         highs = self._highs
-        # HiGHS counts the time of all runs of a model together.
-        limit = highspy.kHighsInf if seconds == math.inf else highs.getRunTime() + max(seconds, 0.0)
-        optimal = False
-        # Warm and tight first. If rounding defeats that: looser from scratch, then the primal simplex. A looser x is
-        # repaired, and any multipliers prove a bound.
-        for tolerance, strategy, afresh in ((TOLERANCE, 1, False), (1e-8, 1, True), (1e-8, 4, True)):
-            for name, value in (
-                ("time_limit", limit),
-                ("simplex_strategy", strategy),
-                ("primal_feasibility_tolerance", tolerance),
-                ("dual_feasibility_tolerance", tolerance),
-            ):
-                check_status(highs.setOptionValue(name, value), f"option {name}")
-            if afresh:
-                highs.clearSolver()
-            outcome = highs.run()
-            status = highs.getModelStatus()
-            optimal = outcome != highspy.HighsStatus.kError and status == highspy.HighsModelStatus.kOptimal
-            if optimal or status == highspy.HighsModelStatus.kTimeLimit:
+        limit_time(highs, seconds)
+        for strategy, tolerance, afresh in ATTEMPTS:
+            status = attempt(highs, strategy, tolerance, afresh=afresh)
+            if status in {Status.OPTIMAL, Status.TIME_LIMIT}:
                 break
         solution = highs.getSolution()
         x = np.asarray(solution.col_value, dtype=np.float64)
@@ -213,7 +207,7 @@ class EdgeProgram:
         # After a failure HiGHS may have no solution.
         if x.size != self._cell_count:
             x = np.zeros(self._cell_count)
-        return optimal, x, multipliers, max(0, int(highs.getInfo().simplex_iteration_count))
+        return status is Status.OPTIMAL, x, multipliers, max(0, int(highs.getInfo().simplex_iteration_count))
 
 
 def optimum(problem: Problem, goal: PluralityObjective, deadline: float) -> Optimum:

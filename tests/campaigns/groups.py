@@ -20,7 +20,7 @@ from support.group_exact import Enumeration, random_problem
 from campaigns.driver import Campaign, Row, Tally
 from darrm_opt import InvalidInput, NotPrivate, Privacy
 from darrm_opt.errors import NotProven
-from darrm_opt.problem import Problem, as_group
+from darrm_opt.problem import Problem
 from darrm_opt.tables.certificate import verify_table
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.table import Table
@@ -37,10 +37,13 @@ TABLES = 34
 
 def problem_of(case: dict[str, Any]) -> Problem:
     """Return the product's form of a random problem."""
-    groups = [as_group(group) for group in case["groups"]]
     target = Privacy(case["epsilon"], case["delta"])
     return Problem(
-        groups=groups, target=target, affected=case["affected"], classes=case["classes"], abstention=case["abstention"]
+        groups=case["groups"],
+        target=target,
+        affected=case["affected"],
+        classes=case["classes"],
+        abstention=case["abstention"],
     )
 
 

@@ -132,6 +132,24 @@ def check_status(status: highspy.HighsStatus, call: str) -> None:
         raise SolveFailed(f"HiGHS rejected {call}; please report this with the problem's parameters.")
 
 
+def limit_time(solver: highspy.Highs, seconds: float | None) -> None:
+    """Set the time of the next solve; None: no limit."""
+    # HiGHS counts its time limit over all runs of an object
+    limit = highspy.kHighsInf if seconds is None else solver.getRunTime() + max(seconds, 0.0)
+    check_status(solver.setOptionValue("time_limit", limit), "option time_limit")
+
+
+def attempt(solver: highspy.Highs, strategy: int, tolerance: float, *, afresh: bool) -> Status:
+    """Return the status of a run with a simplex strategy and a feasibility tolerance."""
+    for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
+        check_status(solver.setOptionValue(name, tolerance), f"option {name}")
+    check_status(solver.setOptionValue("simplex_strategy", strategy), "option simplex_strategy")
+    if afresh:
+        solver.clearSolver()
+    failed = solver.run() == highspy.HighsStatus.kError
+    return Status.NUMERICAL if failed else _STATUS.get(solver.getModelStatus(), Status.NUMERICAL)
+
+
 class Highs:
     """A growing program in HiGHS (see `Backend`)."""
 
@@ -186,9 +204,7 @@ class Highs:
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         highs = self._highs
         check_status(highs.changeColsCost(self._entries, self._columns, weights * self._scale), "changeColsCost")
-        # HiGHS counts its time limit over all runs of an object
-        limit = highspy.kHighsInf if seconds is None else highs.getRunTime() + max(seconds, 0.0)
-        check_status(highs.setOptionValue("time_limit", limit), "option time_limit")
+        limit_time(highs, seconds)
         status = self._run()
         solution = highs.getSolution()
         rows = highs.getNumRow()
@@ -205,21 +221,13 @@ class Highs:
         """Run; if the simplex method loses its accuracy, try the settings that are likelier to keep it."""
         status = Status.NUMERICAL
         most = MAX_ITERATIONS_PER_ROW * (self._entries + self._highs.getNumRow())
-        for attempt in ATTEMPTS:
-            strategy, loose, afresh = attempt
+        for place, (strategy, loose, afresh) in enumerate(ATTEMPTS, 1):
             tolerance = max(LOOSE_TOLERANCE, self._tolerance) if loose else self._tolerance
-            limit = NO_LIMIT if attempt == ATTEMPTS[-1] else most
+            limit = NO_LIMIT if place == len(ATTEMPTS) else most
             check_status(self._highs.setOptionValue("simplex_iteration_limit", limit), "option of the iterations")
-            for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
-                check_status(self._highs.setOptionValue(name, tolerance), f"option {name}")
-            check_status(self._highs.setOptionValue("simplex_strategy", strategy), "option simplex_strategy")
             scaling = SCALED if afresh else UNSCALED
             check_status(self._highs.setOptionValue("simplex_scale_strategy", scaling), "option of the scaling")
-            if afresh:
-                self._highs.clearSolver()
-            call_status = self._highs.run()
-            if call_status != highspy.HighsStatus.kError:
-                status = _STATUS.get(self._highs.getModelStatus(), Status.NUMERICAL)
+            status = attempt(self._highs, strategy, tolerance, afresh=afresh)
             if status not in {Status.NUMERICAL, Status.ITERATION_LIMIT}:
                 break
         return status

@@ -19,7 +19,7 @@ from darrm_opt.accounting.interop import as_pld, renyi_divergences
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
 from darrm_opt.noise import Array
-from darrm_opt.problem import NOT_PRIVATE, Problem, as_group
+from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.randomness import RandomSource
 from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog
 from darrm_opt.tables.problem import partition_cells
@@ -36,9 +36,7 @@ CASES: list[tuple[int, list[Group], float, float, int]] = [
 
 def mechanism_of(case: tuple[int, list[Group], float, float, int], *, fresh: bool) -> GroupTableMechanism:
     classes, groups, epsilon, delta, affected = case
-    problem = Problem(
-        groups=[as_group(group) for group in groups], target=Privacy(epsilon, delta), affected=affected, classes=classes
-    )
+    problem = Problem(groups=groups, target=Privacy(epsilon, delta), affected=affected, classes=classes)
     return GroupTableMechanism(problem, solve_table(problem).table, fresh=fresh)
 
 

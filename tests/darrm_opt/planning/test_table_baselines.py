@@ -10,6 +10,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from campaigns.groups import problem_of
 from support.cases import for_each
 from support.group_exact import Enumeration, random_problem
 from support.refusals import refused
@@ -21,7 +22,7 @@ from darrm_opt.noise import Array
 from darrm_opt.planning import table_baselines as module
 from darrm_opt.planning.group_plan import plan_groups
 from darrm_opt.planning.table_baselines import subsampled, table_baselines
-from darrm_opt.problem import Problem, as_group
+from darrm_opt.problem import Problem
 from darrm_opt.search import largest_fitting_from
 from darrm_opt.tables.certificate import verify_table
 from darrm_opt.tables.corners import Corners, corners_of, likely_corners
@@ -34,11 +35,7 @@ from darrm_opt.tables.solver import solve_table
 @for_each("seed", range(200, 208))
 def test_all_are_private_and_none_is_above_the_bound(seed: int) -> None:
     case = random_problem(np.random.default_rng(seed))
-    target = Privacy(case["epsilon"], case["delta"])
-    groups = [as_group(group) for group in case["groups"]]
-    problem = Problem(
-        groups=groups, target=target, affected=case["affected"], classes=case["classes"], abstention=case["abstention"]
-    )
+    problem = problem_of(case)
     bound = solve_table(problem).upper_bound
     every = Enumeration.of(case["groups"], case["classes"], case["affected"], abstention=case["abstention"])
     for baseline in table_baselines(problem):
@@ -118,7 +115,7 @@ def test_randomised_response_is_at_the_largest_rate_that_private_voters_allow(
         kept = (low + high) / 2
         fits = np.maximum(lost @ (kept * plurality + (1 - kept) / 3), 0).sum(axis=1).max() <= 1e-15
         low, high = (kept, high) if fits else (low, kept)
-    problem = Problem(groups=[as_group(group) for group in groups], target=Privacy(epsilon), classes=3)
+    problem = Problem(groups=groups, target=Privacy(epsilon), classes=3)
     found = {one.name: one.utility for one in table_baselines(problem)}["randomized_response"]
     assert found == pytest.approx(low + (1 - low) / 3, abs=1e-6)
     assert found > math.exp(epsilon) / (math.exp(epsilon) + 2)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from campaigns.groups import chances_of, problem_of
 from support.cases import for_each
 from support.group_exact import Enumeration, exponential, random_problem
 from support.refusals import refused, refuses
@@ -17,7 +18,7 @@ from support.refusals import refused, refuses
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, shared, solve
 from darrm_opt.answers.tables import table_to_dict
 from darrm_opt.design.solution import Status
-from darrm_opt.problem import NOT_PRIVATE, VoterGroup, as_group
+from darrm_opt.problem import NOT_PRIVATE, VoterGroup
 from darrm_opt.record import DesignSpec
 from darrm_opt.tables import corner_program
 from darrm_opt.tables.certificate import Corner, CornerProof, certify_table, exact_chances, verify_table
@@ -32,14 +33,6 @@ from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.table import Table
 
 TARGET = Privacy(1.0)
-
-
-def problem_of(case: dict[str, Any]) -> Problem:
-    groups = [as_group(group) for group in case["groups"]]
-    target = Privacy(case["epsilon"], case["delta"])
-    return Problem(
-        groups=groups, target=target, affected=case["affected"], classes=case["classes"], abstention=case["abstention"]
-    )
 
 
 @pytest.mark.parametrize(("classes", "pure", "approximate"), [(2, 4, 8), (3, 9, 39), (4, 16, 136)])
@@ -59,7 +52,7 @@ def test_number_of_maps(classes: int, pure: int, approximate: int) -> None:
     ],
 )
 def test_sizes(classes: int, groups: list[tuple[int, float, float]], corners: int, cells: int) -> None:
-    problem = Problem(groups=[as_group(group) for group in groups], target=TARGET, classes=classes)
+    problem = Problem(groups=groups, target=TARGET, classes=classes)
     assert corner_count(problem) == corners
     assert len(corners_of(problem)[0]) == corners
     assert len(group_cells(problem).owners) == cells
@@ -77,7 +70,7 @@ def test_sizes(classes: int, groups: list[tuple[int, float, float]], corners: in
     ],
 )
 def test_known_answers(classes: int, groups: list[tuple[int, float]], target_epsilon: float, right: float) -> None:
-    problem = Problem(groups=[as_group(group) for group in groups], target=Privacy(target_epsilon), classes=classes)
+    problem = Problem(groups=groups, target=Privacy(target_epsilon), classes=classes)
     solution = solve_table(problem, "shared(1,1)")
     assert solution.utility == pytest.approx(right, abs=4e-4 if right != 0.96788521774 else 1e-9)
     assert solution.status is Status.OPTIMAL
@@ -94,9 +87,7 @@ def test_optimum_and_proof_agree_with_enumeration(seed: int) -> None:
     assert solution.utility <= best + 1e-9
     assert best - 1e-9 <= solution.upper_bound <= best + 4e-9
     assert solution.status is Status.OPTIMAL
-    table = solution.table
-    chances = (lambda counts: table.probabilities(counts[0])) if problem.is_public else table.probabilities
-    assert every.worst_excess(chances, case["epsilon"], case["delta"]) <= 0
+    assert every.worst_excess(chances_of(solution.table, problem), case["epsilon"], case["delta"]) <= 0
 
 
 @for_each("seed", range(30, 40))

@@ -25,7 +25,15 @@ from typing import Any, get_args
 
 from darrm_opt.errors import InvalidInput
 from solver_cache.database.connection import Database
-from solver_cache.database.statements import FOR_UPDATE, SKIP_LOCKED, Statements, belongs, is_listed, only_row
+from solver_cache.database.statements import (
+    FOR_UPDATE,
+    SKIP_LOCKED,
+    Statements,
+    belongs,
+    is_listed,
+    only_row,
+    stored_values,
+)
 from solver_cache.model import MAX_LEASE_SECONDS, State, check_lease
 
 STATES: tuple[State, ...] = get_args(State)
@@ -419,17 +427,7 @@ def take_conditions(kinds: Collection[str] | None, max_seconds: float | None) ->
     return conditions, values
 
 
-_TYPES: list[Any] = [{"int": int, "float": (int, float)}.get(str(field.type), str) for field in fields(Job)]
-"""Types of the columns of a job, which SQLite does not enforce."""
-
-
-def job_of(row: Any) -> Job:
+def job_of(row: Sequence[Any]) -> Job:
     """Return the job in a row with the columns of `Job`; a damaged one as failed."""
-    values = tuple(row)
-    if all(isinstance(value, kind) for value, kind in zip(values, _TYPES, strict=True)) and values[3] in STATES:
-        return Job(*values)
-    repaired_values: Sequence[Any] = [
-        value if isinstance(value, kind) else str(value) if kind is str else 0
-        for value, kind in zip(values, _TYPES, strict=True)
-    ]
-    return damaged_job(Job(*repaired_values))
+    values, is_whole = stored_values(Job, row)
+    return Job(**values) if is_whole and values["state"] in STATES else damaged_job(Job(**values))

@@ -6,6 +6,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Protocol
 
 Values = Sequence[Mapping[str, Any]]
@@ -77,6 +78,18 @@ def belongs(table: str, clients: str, key: str) -> str:
 
 class DamagedDatabase(Exception):
     """The database contains something that this program did not write."""
+
+
+def stored_values(kind: Any, row: Sequence[Any]) -> tuple[dict[str, Any], bool]:
+    """Return a row as the fields of a dataclass, and whether all have their types, which SQLite does not enforce."""
+    types: dict[str, Any] = {"int": int, "float": (int, float)}
+    values, is_whole = dict[str, Any](), True
+    for each, value in zip(fields(kind), row, strict=True):
+        expected = types.get(str(each.type), str)
+        is_right = isinstance(value, expected)
+        values[each.name] = value if is_right else str(value) if expected is str else 0
+        is_whole &= is_right
+    return values, is_whole
 
 
 def only_row(rows: Sequence[Sequence[Any]]) -> Sequence[Any]:

@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from solver_cache.database.connection import Database
 from solver_cache.database.jobs import FINAL_STATES, Job, stored_job
-from solver_cache.database.statements import FOR_UPDATE, SKIP_LOCKED, Statements, is_listed, only_row
+from solver_cache.database.statements import FOR_UPDATE, SKIP_LOCKED, Statements, is_listed, only_row, stored_values
 
 MAX_DELAY_SECONDS = 86_400.0
 """Longest time between two attempts; a later due time was written by a wrong clock."""
@@ -139,14 +139,7 @@ def _due(statements: Statements, without: Collection[str], lock: str = "") -> Se
     return statements.rows(query, longest=MAX_DELAY_SECONDS, keys=statements.listed(without))
 
 
-def _webhook(row: Any) -> Webhook:
+def _webhook(row: Sequence[Any]) -> Webhook:
     """Return the webhook in a row; a damaged one as failed."""
-    values = dict(zip((field.name for field in fields(Webhook)), row, strict=True))
-
-    def number(name: str) -> float:
-        return float(values[name]) if isinstance(values[name], int | float) else 0.0
-
-    texts: dict[str, Any] = {name: str(values[name]) for name in ("id", "job", "client", "url", "reason")}
-    times: dict[str, Any] = {name: number(name) for name in ("due", "created", "updated")}
-    state: WebhookState = values["state"] if values["state"] in WEBHOOK_STATES else "failed"
-    return Webhook(**texts, **times, state=state, attempts=int(number("attempts")))
+    values, _ = stored_values(Webhook, row)
+    return Webhook(**values) if values["state"] in WEBHOOK_STATES else Webhook(**values | {"state": "failed"})

@@ -134,24 +134,17 @@ class Attack:
 # ------------------------------------------------------------------------------------------------ what each does
 
 
-async def endless_trailers(attacker: Attacker) -> None:
-    """Send trailers of a chunked body without end."""
-    await attacker.send(_CHUNKED + b"0\r\n")
-    while True:
-        await attacker.send(b"".join(b"X-%d: %b\r\n" % (number, 1000 * b"a") for number in range(64)))
+def endless(start: bytes, more: bytes) -> Behaviour:
+    """Send a chunked body that begins so, and more of it without end."""
 
+    async def behave(attacker: Attacker) -> None:
+        await attacker.send(
+            b"POST /openapi.json HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + start
+        )
+        while True:
+            await attacker.send(more)
 
-async def endless_trailer(attacker: Attacker) -> None:
-    await attacker.send(_CHUNKED + b"0\r\nX: ")
-    while True:
-        await attacker.send(2**16 * b"a")
-
-
-async def endless_extension(attacker: Attacker) -> None:
-    """Send one chunk extension without end."""
-    await attacker.send(_CHUNKED + b"1;x=")
-    while True:
-        await attacker.send(2**16 * b"a")
+    return behave
 
 
 async def pipelined_requests(attacker: Attacker) -> None:
@@ -160,16 +153,14 @@ async def pipelined_requests(attacker: Attacker) -> None:
     await attacker.wait_for_end()
 
 
-async def half_open(attacker: Attacker) -> None:
-    """Send the first byte of a request, and no other."""
-    await attacker.send(b"G")
-    await attacker.wait_for_end()
+def half_open(first: bytes) -> Behaviour:
+    """Send the first byte of a request, or of a TLS handshake, and no other."""
 
+    async def behave(attacker: Attacker) -> None:
+        await attacker.send(first)
+        await attacker.wait_for_end()
 
-async def half_open_handshake(attacker: Attacker) -> None:
-    """Send the first byte of a TLS handshake, and no other."""
-    await attacker.send(b"\x16")
-    await attacker.wait_for_end()
+    return behave
 
 
 async def unfinished_body(attacker: Attacker) -> None:
@@ -230,22 +221,26 @@ async def stored_answers(attacker: Attacker) -> None:
         await attacker.ask("GET", "/v1/jobs")
 
 
-_CHUNKED = b"POST /openapi.json HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+TRAILERS = endless(b"0\r\n", b"".join(b"X-%d: %b\r\n" % (number, 1000 * b"a") for number in range(64)))
+
+TRAILER, EXTENSION = (endless(start, 2**16 * b"a") for start in (b"0\r\nX: ", b"1;x="))
+
+REQUEST, HANDSHAKE = half_open(b"G"), half_open(b"\x16")
 
 THREE, FOURTEEN = 3, 14
 """Addresses of half-open connections: as many as shut everybody out, and many."""
 
 ATTACKS = (
-    Attack("endless trailers", endless_trailers),
-    Attack("endless trailers, 14 addresses", endless_trailers, FOURTEEN, 8),
-    Attack("one endless trailer", endless_trailer),
-    Attack("one endless chunk extension", endless_extension),
+    Attack("endless trailers", TRAILERS),
+    Attack("endless trailers, 14 addresses", TRAILERS, FOURTEEN, 8),
+    Attack("one endless trailer", TRAILER),
+    Attack("one endless chunk extension", EXTENSION),
     Attack("pipelined requests", pipelined_requests, connections=20),
-    Attack("half-open, held, 3 addresses", half_open, THREE, 1000, reconnects=False),
-    Attack("half-open, held, 14 addresses", half_open, FOURTEEN, 1000, reconnects=False),
-    Attack("half-open, reconnecting at once, 3 addresses", half_open, THREE, 1000),
-    Attack("half-open, reconnecting at once, 14 addresses", half_open, FOURTEEN, 200),
-    Attack("half-open TLS, reconnecting at once, 14 addresses", half_open_handshake, FOURTEEN, 200, secure=False),
+    Attack("half-open, held, 3 addresses", REQUEST, THREE, 1000, reconnects=False),
+    Attack("half-open, held, 14 addresses", REQUEST, FOURTEEN, 1000, reconnects=False),
+    Attack("half-open, reconnecting at once, 3 addresses", REQUEST, THREE, 1000),
+    Attack("half-open, reconnecting at once, 14 addresses", REQUEST, FOURTEEN, 200),
+    Attack("half-open TLS, reconnecting at once, 14 addresses", HANDSHAKE, FOURTEEN, 200, secure=False),
     Attack("unfinished bodies", unfinished_body, connections=950),
     Attack("unfinished bodies, 5 addresses", unfinished_body, 5, 200),
     Attack("slow readers", slow_reader, connections=900, read_buffer=4096),

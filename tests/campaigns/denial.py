@@ -28,7 +28,7 @@ from typing import Literal
 from support.paths import SEARCH_PATH
 from support.postgres import Postgres
 from support.postgres import server as postgresql_server
-from support.service import Service, children, service
+from support.served import Service, children, service
 
 from api.access.keys import create_key
 from campaigns.attackers import ATTACKS, Attack, Tally, Target

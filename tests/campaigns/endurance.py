@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import httpx
-from support.service import Service, family
+from support.served import Service, family
 
 from api.access.keys import create_key
 from campaigns.driver import publish, read_options, say, table
@@ -271,7 +271,7 @@ def campaign(folder: Path, seed: int, requests: int, size: int = PIECE) -> list[
         for number in range(math.ceil(requests / size)):
             piece = asyncio.run(run_piece(server.url, keys, requests_of(seed, number, size)))
             pieces.append(measure(piece, server.process.pid))
-            server.log.open("wb").close()  # a day's log is a gigabyte
+            server.log_file.open("wb").close()  # a day's log is a gigabyte
         code, log = server.stop()
         if code != 0:
             raise RuntimeError(f"the server did not stop in order: {log[-500:]}")

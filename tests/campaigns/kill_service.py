@@ -30,7 +30,7 @@ from typing import Any
 
 import httpx
 from support.paths import SEARCH_PATH
-from support.service import Service, gone, workers_of
+from support.served import Service, gone, workers_of
 from support.waiting import until
 
 from campaigns.driver import read_options, say

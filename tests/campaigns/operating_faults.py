@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-from support.service import Service, gone, workers_of
+from support.served import Service, gone, workers_of
 
 from campaigns.driver import publish, read_options, say, table
 from darrm_opt import Problem
@@ -143,21 +143,38 @@ class Site:
             self.service.kill()
 
 
-Fault = Callable[[ExitStack, Path], tuple[Site, Callable[[], None], Callable[[], None], str]]
-"""A fault: from a stack for clean-up and a folder to the site, how it begins, how it ends, and the operator's step."""
+Steps = Iterator["Site | None"]
+
+Fault = Callable[[ExitStack, Path], Steps]
+"""A fault in three steps, from a stack for clean-up and a folder: it yields the site, then begins, yields, and ends."""
+
+FAULTS: dict[str, tuple[Fault, str]] = {}
+"""Every fault by its name, and what an operator has to do."""
 
 
-def examine(name: str, fault: Fault) -> Finding:
+def named(name: str, needs: str = "nothing") -> Callable[[Fault], Fault]:
+    """Enter a fault into `FAULTS`."""
+
+    def enter(fault: Fault) -> Fault:
+        FAULTS[name] = fault, needs
+        return fault
+
+    return enter
+
+
+def examine(name: str) -> Finding:
     """Return what is answered under a fault and after it."""
-    finding = Finding(name)
+    fault, needs = FAULTS[name]
+    finding = Finding(name, needs=needs)
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        site, begin, end, finding.needs = fault(stack, folder)
+        steps = fault(stack, Path(stack.enter_context(tempfile.TemporaryDirectory())))
+        site = next(steps)
+        assert site is not None
         stack.callback(site.close)
-        begin()
+        next(steps)
         finding.during = site.replies()
         finding.told = finding.during["readiness"].detail
-        end()
+        next(steps, None)
         began = time.monotonic()
         while time.monotonic() - began < RECOVERY:
             if site.problem().status == 200 and site.ask("GET", "/readyz").status == 200:
@@ -203,190 +220,165 @@ def mounted(folder: Path, *arguments: str) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(place)], check=False, capture_output=True)
 
 
-def disk_full(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+@named("disk full", "make room")
+def disk_full(stack: ExitStack, folder: Path) -> Steps:
     """A small file system without a free byte."""
     place = stack.enter_context(mounted(folder, "-t", "tmpfs", "-o", "size=12m", "tmpfs"))
-    site, ballast = Site(place), place / "ballast"
+    yield Site(place)
+    ballast = place / "ballast"
+    with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    yield None
+    ballast.unlink()
 
-    def begin() -> None:
-        with ballast.open("wb", buffering=0) as file, contextlib.suppress(OSError):
-            while True:
-                file.write(bytes(4096))
 
-    return site, begin, ballast.unlink, "make room"
-
-
-def file_deleted(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+@named("file deleted", "restart")
+def file_deleted(_: ExitStack, folder: Path) -> Steps:
     """The file and those beside it are removed."""
     site = Site(folder)
+    yield site
+    for path in folder.glob("store.sqlite*"):
+        path.unlink()
+    yield None
+    site.restart()
 
-    def begin() -> None:
-        for path in folder.glob("store.sqlite*"):
-            path.unlink()
 
-    return site, begin, site.restart, "restart"
-
-
-def file_overwritten(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+@named("file overwritten", "move the file away, restart")
+def file_overwritten(_: ExitStack, folder: Path) -> Steps:
     """Every byte of the file is another one."""
     site = Site(folder)
-
-    def begin() -> None:
-        length = site.path.stat().st_size
-        with site.path.open("r+b") as file:
-            file.write(b"rubbish " * (length // 8 + 1))
-
-    def end() -> None:
-        for path in folder.glob("store.sqlite*"):
-            path.unlink()
-        site.restart()
-
-    return site, begin, end, "move the file away, restart"
+    yield site
+    length = site.path.stat().st_size
+    with site.path.open("r+b") as file:
+        file.write(b"rubbish " * (length // 8 + 1))
+    yield None
+    for path in folder.glob("store.sqlite*"):
+        path.unlink()
+    site.restart()
 
 
-def locked(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+@named("file locked for 60 s")
+def locked(stack: ExitStack, folder: Path) -> Steps:
     """Another process holds the writer's lock of the file."""
     site = Site(folder)
+    yield site
     connection = sqlite3.connect(site.path, isolation_level=None)
     stack.callback(connection.close)
-    began = 0.0
-
-    def begin() -> None:
-        nonlocal began
-        connection.execute("BEGIN IMMEDIATE")
-        began = time.monotonic()
-
-    def end() -> None:
-        time.sleep(max(0.0, began + 60 - time.monotonic()))
-        connection.execute("ROLLBACK")
-
-    return site, begin, end, "nothing"
+    connection.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    yield None
+    time.sleep(max(0.0, began + 60 - time.monotonic()))
+    connection.execute("ROLLBACK")
 
 
-def read_only(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+@named("file system read-only", "repair the file system, restart")
+def read_only(stack: ExitStack, folder: Path) -> Steps:
     """The file system fails, and lets nobody write any more: what ext4 does after an error."""
-    image = folder / "image"
-    with image.open("wb") as file:
+
+    def run(*command: str, check: bool = True) -> None:
+        subprocess.run(command, check=check, capture_output=True)
+
+    image = str(folder / "image")
+    with open(image, "wb") as file:  # noqa: PTH123 - the name is an argument of commands
         file.truncate(2**26)
-    subprocess.run(["mke2fs", "-q", "-t", "ext4", str(image)], check=True, capture_output=True)
-    place = stack.enter_context(mounted(folder, "-o", "loop", str(image)))
+    run("mke2fs", "-q", "-t", "ext4", image)
+    place = stack.enter_context(mounted(folder, "-o", "loop", image))
     site = Site(place)
-
-    def begin() -> None:
-        subprocess.run(["mount", "-o", "remount,abort", str(place)], check=True, capture_output=True)
-
-    def end() -> None:
-        site.service.stop()
-        subprocess.run(["umount", str(place)], check=True, capture_output=True)
-        subprocess.run(["e2fsck", "-y", str(image)], check=False, capture_output=True)
-        subprocess.run(["mount", "-o", "loop", str(image), str(place)], check=True, capture_output=True)
-        site.restart()
-
-    return site, begin, end, "repair the file system, restart"
+    yield site
+    run("mount", "-o", "remount,abort", str(place))
+    yield None
+    site.service.stop()
+    run("umount", str(place))
+    run("e2fsck", "-y", image, check=False)
+    run("mount", "-o", "loop", image, str(place))
+    site.restart()
 
 
-def database_gone(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+@named("PostgreSQL gone, and back")
+def database_gone(_: ExitStack, folder: Path) -> Steps:
     """PostgreSQL is stopped, and started again."""
     from support.postgres import server
 
     postgres = server()
-    site = Site(folder, postgres.url(postgres.new()))
-    return site, postgres.stop, postgres.start, "nothing"
+    yield Site(folder, postgres.url(postgres.new()))
+    postgres.stop()
+    yield None
+    postgres.start()
 
 
-def queue_stalled(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+@named("queue stalled")
+def queue_stalled(_: ExitStack, folder: Path) -> Steps:
     """The table of jobs cannot be read: it was renamed."""
     site = Site(folder)
+    yield site
 
     def rename(old: str, new: str) -> None:
         with contextlib.closing(sqlite3.connect(site.path)) as connection, connection:
             connection.execute(f"ALTER TABLE {old} RENAME TO {new}")
 
-    def begin() -> None:
-        rename("darrm_jobs", "darrm_jobs_away")
-        time.sleep(17)
-
-    return site, begin, lambda: rename("darrm_jobs_away", "darrm_jobs"), "nothing"
+    rename("darrm_jobs", "darrm_jobs_away")
+    time.sleep(17)
+    yield None
+    rename("darrm_jobs_away", "darrm_jobs")
 
 
 # -------------------------------------------------------------------------------------------------- the processes
 
 
-def worker_killed(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+@named("worker killed")
+def worker_killed(_: ExitStack, folder: Path) -> Steps:
     """SIGKILL to one of two workers."""
     site = Site(folder, DARRM_WORKERS="2")
-
-    def begin() -> None:
-        own = workers_of(site.service.process.pid)
-        os.kill(own[0], signal.SIGKILL)
-        gone(own[:1])
-
-    return site, begin, lambda: None, "nothing"
+    yield site
+    own = workers_of(site.service.process.pid)
+    os.kill(own[0], signal.SIGKILL)
+    gone(own[:1])
+    yield None
 
 
-def server_killed(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+@named("server killed", "restart (a supervisor does)")
+def server_killed(_: ExitStack, folder: Path) -> Steps:
     """SIGKILL to the server and its workers, while a job runs."""
     site = Site(folder)
+    yield site
+    site.service.client.post("/v1/jobs", json={"K": 51, "m": 5, "epsilon": 0.1, "Delta": 1e-3}).raise_for_status()
+    site.service.kill()
+    yield None
+    site.restart()
 
-    def begin() -> None:
-        site.service.client.post("/v1/jobs", json={"K": 51, "m": 5, "epsilon": 0.1, "Delta": 1e-3}).raise_for_status()
-        site.service.kill()
 
-    return site, begin, site.restart, "restart (a supervisor does)"
-
-
-def solver_killed(_: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+@named("solver killed")
+def solver_killed(_: ExitStack, folder: Path) -> Steps:
     """SIGKILL to every solver process."""
     site = Site(folder)
-
-    def begin() -> None:
-        pids = site.service.solvers
-        for pid in pids:
-            os.kill(pid, signal.SIGKILL)
-        gone(pids)
-
-    return site, begin, lambda: None, "nothing"
+    yield site
+    pids = site.service.solvers
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    gone(pids)
+    yield None
 
 
-def solver_stuck(stack: ExitStack, folder: Path) -> tuple[Site, Callable[[], None], Callable[[], None], str]:
+@named("solver stuck")
+def solver_stuck(stack: ExitStack, folder: Path) -> Steps:
     """SIGSTOP to every solver process: alive, and doing nothing for ever. In the end every job must be done."""
     site = Site(folder, DARRM_TIME_LIMIT="1")
-    client = site.service.client
-
-    def begin() -> None:
-        for pid in site.service.solvers:
-            os.kill(pid, signal.SIGSTOP)
-            stack.callback(_kill, pid)
-
-    def end() -> None:
-        until = time.monotonic() + PATIENCE
-        while any(client.get("/v1/jobs", params={"state": state}).json()["jobs"] for state in ("queued", "running")):
-            if time.monotonic() > until:
-                raise RuntimeError("a job of a stuck process is never done")
-            time.sleep(0.2)
-
-    return site, begin, end, "nothing"
+    yield site
+    for pid in site.service.solvers:
+        os.kill(pid, signal.SIGSTOP)
+        stack.callback(_kill, pid)
+    yield None
+    client, end = site.service.client, time.monotonic() + PATIENCE
+    while any(client.get("/v1/jobs", params={"state": state}).json()["jobs"] for state in ("queued", "running")):
+        if time.monotonic() > end:
+            raise RuntimeError("a job of a stuck process is never done")
+        time.sleep(0.2)
 
 
 def _kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-
-
-FAULTS: dict[str, Fault] = {
-    "disk full": disk_full,
-    "file deleted": file_deleted,
-    "file overwritten": file_overwritten,
-    "file locked for 60 s": locked,
-    "file system read-only": read_only,
-    "PostgreSQL gone, and back": database_gone,
-    "worker killed": worker_killed,
-    "server killed": server_killed,
-    "solver killed": solver_killed,
-    "solver stuck": solver_stuck,
-    "queue stalled": queue_stalled,
-}
-"""Every fault by its name."""
 
 
 def report(findings: Sequence[Finding]) -> Iterator[str]:
@@ -403,11 +395,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the campaign; 1 if anything was wrong."""
     options = read_options(__doc__, arguments, only=("", "part of the names of faults"), write=Path)
     findings, skipped = list[Finding](), list[str]()
-    for name, fault in FAULTS.items():
+    for name in FAULTS:
         if options.only not in name:
             continue
         try:
-            findings.append(examine(name, fault))
+            findings.append(examine(name))
         except (OSError, subprocess.CalledProcessError) as err:
             skipped.append(f"{name}: {err}")
             continue

@@ -13,12 +13,11 @@ from benchmarks.judge import checks
 from benchmarks.limits import published_method, sweep_operations
 from benchmarks.measure import Failure, Measurement, Outcome, measure
 from benchmarks.report import RESULTS, section
-from benchmarks.run import Budget, Result, run
+from benchmarks.run import Result
 from darrm_opt import Problem, solve
 
 TINY = Solve(5, 2, 1e-5)
 LONG = 3600.0
-SLEEP = Command(("python", "-c", "import time; time.sleep(60)"))
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +86,7 @@ def test_other_jobs_are_measured(tmp_path: Path, job: Job) -> None:
     ("job", "limit", "reason", "is_timed"),
     [
         (Solve(5, 2, 1e-5, "nonsense"), LONG, "InvalidInput: objective = 'nonsense' is not valid", False),
-        (SLEEP, 0.2, "stopped after 0 s", True),
+        (Command(("python", "-c", "import time; time.sleep(60)")), 0.2, "stopped after 0 s", True),
         (TINY, 0.001, "stopped after 0 s", False),  # before it began: it is not called slow
         (Command(("no-such-program",)), LONG, "could not be started: ", False),
     ],
@@ -101,38 +100,6 @@ def test_a_job_that_fails_says_why(tmp_path: Path, job: Job, limit: float, reaso
 
 
 # ------------------------------------------------------------------------------------------- turns and budget
-
-
-class Scripted:
-    """Stands in for `measure`: notes what it was asked, and answers by job."""
-
-    def __init__(self, answers: dict[Job, Outcome]) -> None:
-        self.answers = answers
-        self.asked: list[tuple[Job, float]] = []
-
-    def __call__(self, job: Job, seconds: float, scratch: Path) -> Outcome:
-        assert scratch.is_dir()
-        self.asked.append((job, seconds))
-        return self.answers.get(job, Measurement(1.0))
-
-
-OTHER = Solve(7, 2, 1e-5)
-COMPARED = Case("compared", "quick", TINY, Wanted(faster=2), peer=OTHER)
-ALONE = Case("alone", "quick", Solve(9, 2, 1e-5), Wanted(seconds=1), limit=5)
-
-
-def test_failures_are_not_repeated_commands_run_once_more_and_a_spent_budget_is_told(tmp_path: Path) -> None:
-    results = [Result(COMPARED), Result(ALONE)]
-    run(results, Budget(LONG), tmp_path, measured_by=Scripted({OTHER: Failure("exit code 1")}))
-    assert [len(result.job) for result in results] == [1, 3]
-    command, script = Result(Case("command", "quick", SLEEP, Wanted(seconds=1), repeats=2)), Scripted({})
-    run([command], Budget(LONG), tmp_path, measured_by=script)
-    assert (len(script.asked), len(command.job)) == (3, 2)
-    spent = Scripted({})
-    run([Result(ALONE)], Budget(0), tmp_path, measured_by=spent)
-    assert spent.asked == []
-    assert verdict(ALONE, []) == "not measured: the run ended before its turn"
-    assert verdict(COMPARED, [Measurement(1.0)]) == "not measured: the run ended before the peer's turn"
 
 
 # ------------------------------------------------------------------------------------------- the verdict

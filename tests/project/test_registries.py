@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from support.darrm_runner import PROGRAM
 from support.paths import ROOT, TESTS
-from support.service import Service
+from support.served import Service
 
 from darrm_client import DarrmClient
 from darrm_opt import Problem, solve

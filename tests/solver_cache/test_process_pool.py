@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from support import solver_tasks as tasks
 from support.paths import TESTS
-from support.service import gone
+from support.served import gone
 from support.waiting import in_loop, until_in_loop
 
 from darrm_opt.errors import InvalidInput, NotPrivate, SolveFailed

@@ -72,9 +72,11 @@ def refused(*arguments: str, given: str = "") -> str:
     return lines[0]
 
 
-def start(*arguments: str, cwd: Path, program: Sequence[str] = PROGRAM, **settings: str) -> subprocess.Popen[str]:
+def start(
+    *arguments: str, cwd: Path, program: Sequence[str] = PROGRAM, stderr: Any = subprocess.PIPE, **settings: str
+) -> subprocess.Popen[str]:
     """Start a program, `darrm` itself if none is named, in ``cwd``, with ``settings`` in its environment."""
     ours = {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
     environment = {**os.environ, **ours, **settings}
-    streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}
     return subprocess.Popen([*program, *arguments], cwd=cwd, env=environment, text=True, encoding="utf-8", **streams)

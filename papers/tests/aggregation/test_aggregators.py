@@ -10,8 +10,6 @@ import pytest
 from support.cases import for_each
 from support.refusals import refused
 
-from darrm_opt import Privacy, Problem, solve
-from darrm_opt.bagging import bagging_guarantee, draw_subsamples
 from darrm_opt.errors import InvalidInput
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
 from darrm_opt.teachers import (
@@ -43,32 +41,6 @@ def split(X: Any, y: Any) -> dict[str, Any]:
     order = np.random.default_rng(1).permutation(len(y))
     X, y = X[order], y[order]
     return {"X": X[:-100], "y": y[:-100], "pool": X[-100:], "truth": y[-100:]}
-
-
-def accuracy(labels: Any, truth: Any) -> float:
-    return float((labels == truth[: len(labels)]).mean())
-
-
-def test_bagged_models_vote_through_darrm(digits: dict[str, Any]) -> None:
-    """Eleven models on independent subsamples are (0, Δ) voters; the released bits follow the majority."""
-    n, K, k = len(digits["y"]), 11, 4
-    member = bagging_guarantee(n, k, form="zero")
-    solution = solve(Problem(K, member, Privacy(0.5, 3 * member.delta)))
-    chosen = draw_subsamples(n, k, K, source=SeededRandomnessForTestsOnly(11))
-    votes = []
-    for records in chosen:
-        if len(set(digits["y"][records])) < 2:
-            votes.append(np.full(100, digits["y"][records][0]))
-            continue
-        votes.append(
-            neighbors.KNeighborsClassifier(1).fit(digits["X"][records], digits["y"][records]).predict(digits["pool"])
-        )
-    ones = np.sum(votes, axis=0)
-    majority = (ones > K // 2).astype(int)
-    agreement = (1 + solution.gamma[ones]) / 2
-    kept = np.where(majority == digits["truth"], agreement, 1 - agreement).mean()
-    assert accuracy(majority, digits["truth"]) > 0.75
-    assert kept > 0.75
 
 
 # ------------------------------------------------------------------------------------------- isolation

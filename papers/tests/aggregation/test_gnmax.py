@@ -67,13 +67,6 @@ def test_rdp_is_dp_accountings() -> None:
     assert gnmax_epsilon(21.46, 1e-3, queries=7) >= accountant.get_epsilon(1e-3) * 0.8
 
 
-def test_queries_and_votes_cost() -> None:
-    spent = [gnmax_epsilon(20.0, 1e-4, queries=queries) for queries in range(30)]
-    assert spent[0] == 0
-    assert spent == sorted(spent)
-    assert gnmax_epsilon(20.0, 1e-4, affected=3) == pytest.approx(gnmax_epsilon(20.0, 1e-4, queries=9), rel=1e-12)
-
-
 # ------------------------------------------------------------------------------------------- data-dependent bound
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from support.cases import for_each
 from support.refusals import refused
 
-from darrm_opt import NoiseFunction, Privacy
-from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noise_function
+from darrm_opt import Privacy
+from darrm_opt.mechanisms.vote_noise import LaplaceNoise
 from darrm_opt.teachers import Partition, slot_partition
 from darrm_papers.moments_accountant import (
     PerInstanceLoss,
@@ -109,13 +109,6 @@ def test_a_vote_is_pure_private_at_two_lambda_m(k: int) -> None:
     assert math.log(far.wins(-800) / far.wins(-802)) > 0.97 * 0.1  # the bound is nearly attained far out
 
 
-def test_a_noisy_vote_is_a_noise_function() -> None:
-    gamma = noise_function(11, LaplaceNoise(5.5), "continuous")
-    assert isinstance(gamma, NoiseFunction)
-    assert gamma.values[11] == pytest.approx(2 * 0.8646647167633873 - 1)  # unanimous at λ = 2/n
-    assert noise_function(4, LaplaceNoise(1)).values[2] == 0
-
-
 # ------------------------------------------------------------------------------------------- accounts
 
 
@@ -172,16 +165,6 @@ def test_per_instance_loss_is_the_worst_record_and_not_a_privacy() -> None:
     assert loss.epsilon <= moments_epsilon(6, 0.3, 1e-3)  # never worse than DPBag-
     added = per_instance_loss(votes, Partition(chunks, 3, "add_remove"), 2, 0.3, 1e-3)
     assert added.epsilon >= loss.epsilon
-
-
-def test_one_partition_gains_nothing() -> None:
-    votes, chunks = random_case(2, k=1)
-    assert record_weights(votes, chunks, 3) == [Fraction(6)] * 9
-
-
-def test_records_without_queries_lose_nothing() -> None:
-    votes, chunks = random_case(2, Q=0)
-    assert record_losses(record_weights(votes, chunks, 3), 0.1, 1e-3).tolist() == [0.0] * 9
 
 
 def test_per_instance_loss_bounds_the_exact_divergence() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from campaigns.endurance import Piece, campaign, report, requests_of
-from campaigns.operating_faults import FAULTS, Finding, Reply, examine, judge
+from campaigns.operating_faults import Finding, Reply, examine, judge
 from campaigns.operating_faults import report as faults_report
 
 
@@ -55,4 +55,4 @@ def test_wrong_responses_under_a_fault_are_found(during: dict[str, Reply], recov
 @pytest.mark.slow
 def test_a_fault_is_reported_and_survived() -> None:
     """The others, within the process: test_readiness.py; a killed solver: test_process_pool.py, test_kill_service.py."""
-    assert examine("file overwritten", FAULTS["file overwritten"]).wrong == []
+    assert examine("file overwritten").wrong == []

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx
 import pytest
-from support.service import Service, alive, gone, service
+from support.served import Service, alive, gone, service
 from support.waiting import until
 
 from darrm_client import DarrmClient

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from support import postgres
-from support.service import Service, service
+from support.served import Service, service
 from support.waiting import until
 from test_service import asked_until_there
 

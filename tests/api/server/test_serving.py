@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 import pytest
 from support.darrm_runner import refused, run
 from support.paths import ROOT
-from support.served import Answer, Served, connected_from, received, serving, status_from
-from support.service import alive, gone, workers_of
+from support.served import Answer, Served, alive, connected_from, gone, received, serving, status_from, workers_of
 from support.waiting import until
 
 from api.access.keys import create_key

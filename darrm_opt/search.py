@@ -63,12 +63,9 @@ def _narrowed(fits: Callable[[float], bool], low: float, high: float, precision:
     return low, high
 
 
-def largest_count_between(fits: Callable[[int], bool], low: int, high: int, precision: float = 0.0) -> int:
-    """Return the largest integer in ``low``..``high`` − 1 that fits; ``low`` is not tested and may stand for none.
-
-    ``precision``: relative width at which the search may stop early.
-    """
-    while high - low > max(1, precision * low):
+def largest_count_between(fits: Callable[[int], bool], low: int, high: int) -> int:
+    """Return the largest integer in ``low``..``high`` − 1 that fits; ``low`` is not tested and may stand for none."""
+    while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low

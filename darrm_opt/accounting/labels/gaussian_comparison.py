@@ -223,12 +223,7 @@ def _least_increase(divergences: Array, orders: Array, s: float, t: float, most:
         # 0/0 and overflow: no divergence is within any bound, even that of zero.
         with np.errstate(divide="ignore", over="ignore"):
             ratio = float(np.divide(divergences, bounds, out=np.zeros_like(divergences), where=divergences > 0).max())
-        if ratio <= 1:
-            upper = t
-        elif t >= most:
-            break
-        else:
-            lower = t
+        lower, upper = (lower, t) if ratio <= 1 else (t, upper)
         if upper - lower <= PRECISION * upper or 1 - PRECISION <= ratio <= 1:
             break
         if before is not None and 0 < ratio < math.inf and before[0] != t:  # near the solution J is a power of t

@@ -304,7 +304,7 @@ def _three_alone(noise: _CutNoise) -> tuple[Array, Array, Array]:
     # Means further apart than the noise reaches exclude a class; then one more step changes nothing.
     end = 2 * noise.reach + 3
     means, zero = np.arange(-end, end + 1), np.zeros(1, dtype=np.intp)
-    x = np.arange(-end - noise.reach, end + noise.reach + 1)
+    x = np.arange(-noise.reach, end + noise.reach + 1)  # a has no less
     at, below = noise.at(x, means), noise.below(x, means)
     at_a, below_a = noise.at(x, zero), noise.below(x, zero)
     one = (at_a * below).T @ at

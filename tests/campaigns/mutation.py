@@ -47,14 +47,6 @@ from campaigns.mutants import KINDS, Mutant, mutants, mutated
 EQUIVALENT = DATA / "equivalent_mutants.toml"
 
 
-def _tests(file: str, *names: str) -> tuple[str, ...]:
-    return tuple(f"{file}::test_{name}" for name in names)
-
-
-def _searches(*names: str) -> tuple[str, ...]:
-    return _tests("test_oracle.py", *names)
-
-
 ACCOUNTS = (
     *("accounting.bounds", "accounting.guarantee", "accounting.adaptive"),
     *("accounting.composition.closed_forms", "accounting.composition.optimal", "accounting.bits.recursion"),
@@ -79,44 +71,9 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "design.certificate": ("test_certificate.py",),
     "design.constraint": ("test_corners.py", "test_constraint.py", "test_polar_form.py"),
     "design.polar_form": ("test_polar_form.py", "test_constraint.py"),
-    "design.separation.oracle": _searches(
-        "without_Delta_the_worst_of_every_layer_row_is_found",
-        "what_a_search_charges_for_rounding",
-        "what_is_private_by_more_than_rounding_is_proved_so",
-        "a_search_settles_what_is_open_unless_told_not_to",
-        "a_monotone_noise_function_needs_a_small_set_only",
-        "cuts_near_faces_are_cuts",
-        "layers_at_hand_change_nothing",
-        "a_search_gives_up_at_its_deadline",
-        "the_separable_search_sees_both_sides_of_the_mirror",
-        "separable_is_the_enumeration",
-    ),
-    "design.separation.pruned": (
-        "test_pruned.py",
-        *_searches(
-            "what_a_search_charges_for_rounding",
-            "what_is_private_by_more_than_rounding_is_proved_so",
-            "a_search_settles_what_is_open_unless_told_not_to",
-            "cuts_near_faces_are_cuts",
-            "layers_at_hand_change_nothing",
-            "a_search_gives_up_at_its_deadline",
-            "every_path_is_the_separable_search",
-            "every_number_of_affected_voters",
-        ),
-    ),
-    "design.separation.separable": (
-        "test_pruned.py::test_complete_search_of_rows_of_any_numbers",
-        *_searches(
-            "the_worst_of_every_skeleton_is_found",
-            "rows_in_parts_are_searched_alike",
-            "no_rows_no_search_and_no_time_no_answer",
-            "separable_is_the_enumeration",
-        ),
-    ),
-    "design.separation.monotone": _searches(
-        "a_monotone_noise_function_needs_a_small_set_only",
-        "what_a_monotone_search_charges_for_rounding",
-        "a_search_gives_up_at_its_deadline",
+    **dict.fromkeys(
+        (f"design.separation.{name}" for name in ("oracle", "pruned", "separable", "monotone")),
+        ("test_oracle.py", "test_pruned.py"),
     ),
     "design.separation.first_order": ("test_first_order.py",),
     **dict.fromkeys(ACCOUNTS, ("accounting",)),
@@ -390,7 +347,7 @@ def run(
 ) -> Trials:
     """Try the chosen ones of the modules' numbered mutants, each by tests that take about so long."""
     trials = Trials(modules, chosen, seconds, baseline)
-    paths = [f"{file_of(file)}{separator}{test}" for file, separator, test in (name.partition("::") for name in tests)]
+    paths = [str(file_of(name)) for name in tests]
     quiet = ["-qs", "--no-header", "--no-summary", "--assert=plain", "-Wignore::pytest.PytestAssertRewriteWarning"]
     status = pytest.main([*quiet, "-m", "not slow", "-p", "no:cacheprovider", *paths], plugins=[trials])
     if status != pytest.ExitCode.OK:

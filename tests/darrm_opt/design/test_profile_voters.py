@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from campaigns.profiles import rows
 from scipy.optimize import linprog
 from scipy.stats import norm
 from support.kernels import HAS_KERNEL, searched_by
+from support.profile_exact import rows
 from support.refusals import refused
 from support.searches import enumerated_worst_case
 

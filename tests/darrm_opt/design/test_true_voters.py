@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from campaigns.true_voters import (
+from support.true_voters import (
     KINDS,
     ROUNDING,
     TrueVoter,

@@ -1,4 +1,4 @@
-"""Do true voters, as bad as an adversary makes them, ever break what is certified for their privacy profile?
+"""True voters, as bad as an adversary makes them, against what is certified for their privacy profile.
 
 Gaussian, Laplace and sampled Gaussian voters of random noise, random points of their profiles, numbers of voters and
 targets; γ_opt, and hostile γ as `certify` returns them. A voter answers 1 with probability p on the data and p′ on the
@@ -6,25 +6,21 @@ neighbour. All pairs of a mechanism lie in the convex hull of some curves (Neyma
 likelihood ratio) and their mirror images, and an adversary does most where every voter is on one: it climbs over these
 curves, which no point of a profile shows. It must also find what is wrong with the plain majority, where that is not
 certified. The oracle shares no code with the product.
-
-    PYTHONPATH=tests python -m campaigns.true_voters --designs 300
 """
 
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
 
-from campaigns.driver import Campaign, Row, Tally
-from campaigns.profiles import random_gamma
 from darrm_opt import NoiseFunction, NotPrivate, Privacy, Problem, certify, solve, verify
 from darrm_opt.voters import PrivacyProfile
+from support.profile_exact import random_gamma, votes
 
 Array = np.ndarray[Any, Any]
 Curve = Callable[[Array], tuple[Array, Array]]  # of thresholds: p and p′, p ≥ p′
@@ -115,14 +111,6 @@ def sampled_gaussian(noise_multiplier: float, rate: float) -> TrueVoter:
     return TrueVoter(f"sampled Gaussian, σ = {noise_multiplier:.3g}, q = {rate:.3g}", (gone, come), (-8, 8 + mu), delta)
 
 
-def votes(chances: Array) -> Array:
-    """Return the law of the number of ones."""
-    law = np.ones(1)
-    for p in chances:
-        law = np.convolve(law, [1 - p, p])
-    return law
-
-
 def excess(gamma: Array, pairs: Array, epsilon: float, delta: float) -> float:
     """Return Pr[1 | data] − e^ε·Pr[1 | neighbour] − δ of DaRRM with γ, where the voters have these pairs."""
     K = len(gamma) - 1
@@ -156,8 +144,6 @@ def worst_excess(
         worst = max(worst, value)
     return worst
 
-
-# ------------------------------------------------------------------------------------------------ the campaign
 
 ROUNDING = 1e-12
 """Excess that the adversary's own arithmetic may show."""
@@ -202,30 +188,3 @@ def attack(kind: str, draw: np.random.Generator, most_voters: int = 13, starts: 
     except NotPrivate:
         is_certified = False
     return Attack(f"{voter.name}, {problem}", found[:-1], found[-1], is_certified)
-
-
-def examine(seed: int, number: int) -> Row:
-    """Return what an adversary reaches against a numbered design."""
-    found = attack(KINDS[number % 3], np.random.default_rng((seed, number)))
-    excess = max(*found.excesses, found.of_majority if found.is_certified else -math.inf)
-    refused = not found.is_certified
-    kinds = [
-        f"majority: {name}"
-        for name, holds in (("refused", refused), ("broken", refused and found.of_majority > ROUNDING))
-        if holds
-    ]
-    return Row([f"broken: {found}"] if excess > ROUNDING else [], kinds, {"excess": excess})
-
-
-def lines(tally: Tally) -> Iterator[str]:
-    majorities, largest = tally.kinds("majority"), max(tally.values("excess"))
-    yield (
-        f"{3 * len(tally.rows):,} certified γ, {len(tally.faults)} broken, largest excess {largest:.1e}; of "
-        f"{majorities['refused']} plain majorities that are refused, {majorities['broken']} broken by these voters."
-    )
-
-
-CAMPAIGN = Campaign("true_voters", __doc__, "designs", 300, examine, lines)
-
-if __name__ == "__main__":
-    sys.exit(CAMPAIGN.main())

@@ -53,7 +53,7 @@ from darrm_opt.accounting.composition.optimal import (
 )
 from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.guarantee import Laws, LawTriples, Models, ReleaseGuarantee, Releases
-from darrm_opt.accounting.labels.composition import EpsilonBound, compared_epsilon, renyi_epsilon
+from darrm_opt.accounting.labels.composition import compared_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import LEAK, LawPairs
 from darrm_opt.accounting.pld import Pld, pld_composition_of_sequence, pld_from_profile
@@ -418,9 +418,9 @@ def _of_events(
 
 
 def _of_divergences(
-    account: Callable[[ReleasesOf[PowerDivergence], float], EpsilonBound],
+    account: Callable[[ReleasesOf[PowerDivergence], float], float],
 ) -> Callable[[ReleasesOf[PowerDivergence], float, Effort], Privacy]:
-    return lambda parts, delta, _: _bound(account(parts, delta).epsilon, delta)
+    return lambda parts, delta, _: _bound(account(parts, delta), delta)
 
 
 _EVENT, _BOUND = ReleaseGuarantee.event, ReleaseGuarantee.bound

@@ -17,17 +17,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from darrm_opt.accounting.accounts import Accountable
 from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.gaussian import positive_delta
 from darrm_opt.accounting.labels.data_dependent import CountRows, UnpublishedLoss, check_noise
 from darrm_opt.accounting.labels.discrete_gaussian_argmax import MASS_ERROR, LatticeNoise
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
-from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
+from darrm_opt.accounting.labels.vote_release import VoteRelease
 from darrm_opt.accounting.rdp import ORDERS, rdp_delta, rdp_epsilon
+from darrm_opt.accounting.total import cost, renyi_divergences
 from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
@@ -57,52 +59,49 @@ ROUNDING = 1 - 2.0**-40
 """Share of a Rényi budget that is used."""
 
 
+class NoisyVote(Accountable, Protocol):
+    """The largest count after discrete Gaussian noise (`mechanisms.noisy_maximum.NoisyMaximum`)."""
+
+    classes: int
+    sigma: float  # of the noise on each count [votes]
+    threshold: float | None  # ⊥ is released unless the largest noisy count is at least this [votes]; None: no check
+    check_sigma: float | None  # of the check's noise [votes]; with a threshold, and only then
+
+
 @dataclass(frozen=True)
 class VoteBatch:
     """A fixed number of queries to a noisy vote, without the votes."""
 
-    K: int
-    classes: int
+    mechanism: NoisyVote  # σ ≥ 1 vote, of which a record moves one
     queries: int
-    sigma: float  # σ ≥ 1 of the discrete Gaussian noise on each count [votes]
-    # ⊥ is released unless the largest noisy count is at least this [votes]; None: no check.
-    threshold: float | None = None
-    check_sigma: float | None = None  # σ₁ ≥ 1 of the check's noise [votes]; with a threshold, and only then
 
     def __post_init__(self) -> None:
-        whole_number(self.K, "K", "a whole number of voters, at least 1")
-        whole_number(self.classes, "classes", "a number of classes, at least 2", least=2)
         whole_number(self.queries, "queries", "a whole number of queries, at least 1")
-        if (self.threshold is None) != (self.check_sigma is None):
-            raise InvalidInput("check_sigma", self.check_sigma, "a number with a threshold, None without")
         for name in ("sigma", "check_sigma"):
-            check_noise(getattr(self, name), name)
-        self.releases()  # their ranges
+            check_noise(getattr(self.mechanism, name), name)
 
-    def releases(self) -> list[VoteReleases]:
-        """Return the releases of the batch, for `vote_cost`."""
-        labels = [VoteReleases("label", self.sigma, self.queries, "discrete")]
-        if self.check_sigma is None:
-            return labels
-        return [*labels, VoteReleases("check", self.check_sigma, self.queries, "discrete")]
+    @property
+    def K(self) -> int:
+        """Voters."""
+        return self.mechanism.K
 
     def epsilon(self, delta: float) -> float:
         """Return ε of the batch at δ for any votes [nats], rounded up: its cost without a test."""
-        return vote_cost(self.releases(), delta, classes=self.classes).epsilon
+        return cost(self.mechanism, self.queries, delta).epsilon
 
     def renyi(self, order: float) -> float:
         """Return the Rényi divergence of the batch at λ for any votes [nats], rounded up."""
-        parts = [(each.divergence(self.classes), each.count) for each in self.releases()]
-        return sum(count * float(bound.renyi(np.array([order]))[0]) for bound, count in parts) * (1 + 8 * ULP)
+        divergences = renyi_divergences(self.mechanism.bounds(self.queries), np.array([order]))
+        return math.inf if divergences is None else float(divergences[0])
 
     def loss(self, counts: CountRows, order: float) -> UnpublishedLoss:
         """Return the loss of the batch given its votes: **not for publication**."""
-        counts = np.asarray(counts)
-        if counts.shape != (self.queries, self.classes):
-            raise InvalidInput("counts", counts.shape, f"shape ({self.queries}, {self.classes})")
-        if np.any(counts.sum(axis=1) != self.K):
-            raise InvalidInput("counts", "other sums", f"{self.K} votes in each query", "The counts are omitted here.")
-        return UnpublishedLoss(counts, self.sigma, order, self.threshold, self.check_sigma)
+        counts, vote = np.asarray(counts), self.mechanism
+        if counts.shape != (self.queries, vote.classes):
+            raise InvalidInput("counts", counts.shape, f"shape ({self.queries}, {vote.classes})")
+        if np.any(counts.sum(axis=1) != vote.K):
+            raise InvalidInput("counts", "other sums", f"{vote.K} votes in each query", "The counts are omitted here.")
+        return UnpublishedLoss(counts, vote.sigma, order, vote.threshold, vote.check_sigma)
 
 
 @dataclass(frozen=True)
@@ -253,7 +252,7 @@ class Reference:
         self._batch = batch
         self._counts = _reference(batch, leader_share)
         rows = len(self._counts)
-        self._few = VoteBatch(batch.K, batch.classes, rows, batch.sigma, batch.threshold, batch.check_sigma)
+        self._few = VoteBatch(batch.mechanism, rows)
         self._losses: dict[float, tuple[UnpublishedLoss, dict[int, float]]] = {}
 
     def renyi(self, order: float, moved: int) -> float:
@@ -294,7 +293,7 @@ class Reference:
 
 def _test(sigma: float) -> PowerDivergence:
     check_noise(sigma, "test_sigma")
-    return VoteReleases("check", sigma, 1, "discrete").divergence()
+    return VoteRelease("check", sigma, "discrete").divergence()
 
 
 def _target(total: Privacy, order: float, sigma: float) -> float | None:
@@ -318,15 +317,16 @@ def _least_threshold(total: Privacy, sigma: float) -> int:
 
 def _reference(batch: VoteBatch, leader_share: float) -> CountRows:
     """Return counts of a batch in which the leader's share is spread about ``leader_share``, shape (rows, C)."""
-    leader_share = real_number(leader_share, "leader_share", _SHARE, above=1 / batch.classes, most=1)
+    K, classes = batch.K, batch.mechanism.classes
+    leader_share = real_number(leader_share, "leader_share", _SHARE, above=1 / classes, most=1)
     rows = min(REFERENCE_ROWS, batch.queries)
-    spread = min(1 - leader_share, leader_share - 1 / batch.classes) / 2
+    spread = min(1 - leader_share, leader_share - 1 / classes) / 2
     shares = leader_share + spread * np.linspace(-1, 1, rows)
-    leaders = np.clip(np.round(batch.K * shares).astype(np.int64), 0, batch.K)
-    counts = np.zeros((rows, batch.classes), dtype=np.int64)
+    leaders = np.clip(np.round(K * shares).astype(np.int64), 0, K)
+    counts = np.zeros((rows, classes), dtype=np.int64)
     counts[:, 0] = leaders
-    each, left = np.divmod(batch.K - leaders, batch.classes - 1)
-    counts[:, 1:] = each[:, np.newaxis] + (np.arange(batch.classes - 1) < left[:, np.newaxis])
+    each, left = np.divmod(K - leaders, classes - 1)
+    counts[:, 1:] = each[:, np.newaxis] + (np.arange(classes - 1) < left[:, np.newaxis])
     return counts
 
 

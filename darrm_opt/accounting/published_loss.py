@@ -59,7 +59,7 @@ def unpublished_epsilon(batch: VoteBatch, counts: CountRows, delta: float) -> Un
     delta = positive_delta(delta)
     divergences = [batch.loss(counts, order).renyi() for order in TRIED_ORDERS]
     epsilon, order = rdp_epsilon(divergences, delta, TRIED_ORDERS)
-    return UnpublishedEpsilon(epsilon, delta, order)
+    return UnpublishedEpsilon(min(epsilon, batch.epsilon(delta)), delta, order)
 
 
 @dataclass(frozen=True)

@@ -310,7 +310,7 @@ def estimated_epsilon(parts: Releases, delta: float) -> float | None:
             except DeltaTooSmall:
                 epsilon = math.inf
         elif delta and kinds and len(stated) == len(kinds):
-            epsilon = composed_epsilon(stated, delta, stride=ESTIMATE_STRIDE).epsilon
+            epsilon = composed_epsilon(stated, delta, stride=ESTIMATE_STRIDE)
         elif delta and 0 < (shift := estimated_shift(parts) or 0.0) < math.inf:
             epsilon = gaussian_epsilon(shift, delta)
     return epsilon

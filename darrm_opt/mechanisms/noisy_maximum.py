@@ -21,13 +21,14 @@ from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Release
 from darrm_opt.accounting.labels.discrete_gaussian_argmax import END, LatticeNoise, lattice_label_estimate
 from darrm_opt.accounting.labels.noisy_bit import normal_cdf
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
+from darrm_opt.accounting.labels.pure_loss import check_loss, label_loss
 from darrm_opt.accounting.labels.sampled_argmax import (
     MAX_MOVED,
     check_of_any_votes,
     label_of_any_votes,
     sampled_labels,
 )
-from darrm_opt.accounting.labels.vote_cost import MAX_SIGMA, MIN_DISCRETE_SIGMA, VoteReleases, check_loss, label_loss
+from darrm_opt.accounting.labels.vote_release import MAX_SIGMA, MIN_DISCRETE_SIGMA, VoteRelease
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import estimated_epsilon
@@ -230,7 +231,7 @@ class NoisyMaximum(VoteMechanism):
             raise InvalidInput("affected", self.affected, "1", "An account by the votes is for one moved vote.")
         if self.cap is not None:
             raise InvalidInput("cap", self.cap, Rule("cannot be combined with an account by the votes"), "Drop cap.")
-        return VoteBatch(self.K, self.classes, queries, self.sigma, self.threshold, self.check_sigma)
+        return VoteBatch(self, queries)
 
     def sampled_laws(self, sampling: Sampling, cut: float = CUT) -> Sequence[LawTriples] | None:
         """Return the laws of one answer without a record and with it: listed, or for a label those of any votes."""
@@ -280,7 +281,7 @@ class NoisyMaximum(VoteMechanism):
         return gaussian_table(cells, rate)
 
     def _divergence(self, kind: Literal["label", "check"], sigma: float) -> PowerDivergence:
-        return VoteReleases(kind, sigma, 1, "discrete").divergence(self.classes, self.affected)
+        return VoteRelease(kind, sigma, "discrete").divergence(self.classes, self.affected)
 
 
 class LaplaceMaximum(VoteMechanism):

@@ -31,6 +31,7 @@ from darrm_opt.accounting.labels.data_dependent import CountRows
 from darrm_opt.accounting.propose_test_release import TRIED_ORDERS, VoteBatch, propose
 from darrm_opt.accounting.published_loss import unpublished_epsilon
 from darrm_opt.accounting.rdp import rdp_epsilon
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_papers.pate import sensitive_check_rdp, sensitive_rdp
 
 LEVELS = (0.75, 0.85, 0.92, 0.96)
@@ -144,11 +145,11 @@ def measure(votes: str, batch: VoteBatch, share: float, sets: Sequence[CountRows
 
 def authors_rdp(counts: CountRows, batch: VoteBatch, order: float) -> float:
     """Return the Rényi bound of one query's counts by the authors' algorithm; a check is charged as they charge it."""
-    label = sensitive_rdp(counts, batch.sigma, order, kind="continuous").value
-    if batch.threshold is None or batch.check_sigma is None:
+    label = sensitive_rdp(counts, batch.mechanism.sigma, order, kind="continuous").value
+    if batch.mechanism.threshold is None or batch.mechanism.check_sigma is None:
         return label
-    pass_chance = float(norm.sf(batch.threshold, counts.max(), batch.check_sigma))
-    check = sensitive_check_rdp(pass_chance, batch.check_sigma, order)
+    pass_chance = float(norm.sf(batch.mechanism.threshold, counts.max(), batch.mechanism.check_sigma))
+    check = sensitive_check_rdp(pass_chance, batch.mechanism.check_sigma, order)
     return check + pass_chance * label
 
 
@@ -167,17 +168,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = read_options(__doc__, arguments, sets=sets_, seed=0, labels=[*STATED], write=Path)
     rows = []
     for queries in options.labels:
-        batch = VoteBatch(TEACHERS, CLASSES, queries, SIGMA)
+        batch = NoisyMaximum(TEACHERS, CLASSES, SIGMA).batch(queries)
         for level in LEVELS:
             sets = [drawn_votes(level, queries, options.seed + n) for n in range(options.sets)]
             rows.append(measure(f"{level:.0%} agree", batch, STATED[queries], sets))
     few = min(STATED)
     if few in options.labels:
-        batch = VoteBatch(DIGIT_TEACHERS, CLASSES, few, DIGIT_SIGMA)
+        batch = NoisyMaximum(DIGIT_TEACHERS, CLASSES, DIGIT_SIGMA).batch(few)
         sets = [digit_votes(few, options.seed + n) for n in range(options.sets)]
         rows.append(measure("digits", batch, STATED[few], sets))
     if few in options.labels:
-        batch = VoteBatch(TEACHERS, CLASSES, CHECKED_QUERIES, SIGMA, THRESHOLD, CHECK_SIGMA)
+        batch = NoisyMaximum(TEACHERS, CLASSES, SIGMA, threshold=THRESHOLD, check_sigma=CHECK_SIGMA).batch(
+            CHECKED_QUERIES
+        )
         for level in LEVELS:
             sets = [drawn_votes(level, CHECKED_QUERIES, options.seed + n) for n in range(options.sets)]
             rows.append(measure(f"{level:.0%} agree, checked", batch, CHECKED_SHARE, sets))

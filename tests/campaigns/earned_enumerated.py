@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
 from random import Random
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from campaigns.driver import Campaign, Row, Tally, listed
 from campaigns.enumerated import Law, checked_law, gaussian_masses, noisy_law
 from darrm_opt.accounting.propose_test_release import TRIED_ORDERS, Proposal, VoteBatch
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
 
@@ -57,10 +59,12 @@ def random_case(rng: Random) -> Case:
     """Return a random case, whose data sets can be listed."""
     K, classes = rng.choice([(2, 2), (3, 2), (4, 2), (5, 2), (2, 3), (3, 3), (4, 3), (5, 3)])
     sigma, order = rng.uniform(1.0, 2.5), rng.choice(ORDERS)
-    check: tuple[float, ...] = (rng.uniform(-1, K + 1), rng.uniform(1.0, 3.0)) if rng.random() < 0.5 else ()
-    batch, law = VoteBatch(K, classes, QUERIES, sigma, *check), noisy_law(gaussian_masses(sigma))
-    if check:
-        law = checked_law(law, check[0], gaussian_masses(check[1]))
+    check: dict[str, Any] = {}
+    law = noisy_law(gaussian_masses(sigma))
+    if rng.random() < 0.5:
+        check = {"threshold": rng.uniform(-1, K + 1), "check_sigma": rng.uniform(1.0, 3.0)}
+        law = checked_law(law, check["threshold"], gaussian_masses(check["check_sigma"]))
+    batch = NoisyMaximum(K, classes, sigma, **check).batch(QUERIES)
     while True:
         total, test_sigma = Privacy(rng.uniform(0.5, 6.0), 10 ** rng.uniform(-3, -0.3)), rng.uniform(1.5, 4.0)
         if (proposal := extreme_proposal(batch, total, order, test_sigma)) is not None:
@@ -116,10 +120,10 @@ def examine(case: Case) -> list[str]:
     proposal, batch = case.proposal, case.proposal.batch
     total, order, K = proposal.total, proposal.order, batch.K
     labels, tested, losses, found = {}, {}, {}, []
-    all_votes = list(combinations_with_replacement(product(range(batch.classes), repeat=QUERIES), K))
+    all_votes = list(combinations_with_replacement(product(range(batch.mechanism.classes), repeat=QUERIES), K))
     known: dict[tuple[tuple[int, ...], ...], tuple[list[float], float]] = {}
     for votes in all_votes:
-        counts = counted(votes, batch.classes)
+        counts = counted(votes, batch.mechanism.classes)
         if counts not in known:
             rows = np.array(counts)
             loss = batch.loss(rows, order)
@@ -129,7 +133,7 @@ def examine(case: Case) -> list[str]:
         labels[votes] = np.outer(*(case.law(each) for each in counts)).ravel()
         tested[votes] = np.append(passes * labels[votes], 1 - passes)
     for votes in all_votes:
-        around = neighbours(votes, batch.classes)
+        around = neighbours(votes, batch.mechanism.classes)
         delta = max(float(np.maximum(tested[votes] - math.exp(total.epsilon) * tested[n], 0).sum()) for n in around)
         if not delta <= total.delta + DELTA_ERROR:
             found.append(f"total: {delta} of {votes}")
@@ -148,7 +152,7 @@ def examine(case: Case) -> list[str]:
 def row(seed: int, number: int) -> Row:
     case = random_case(Random(f"{seed} {number}"))
     batch = case.proposal.batch
-    size = f"K={batch.K} C={batch.classes}{' checked' if batch.check_sigma else ''}"
+    size = f"K={batch.K} C={batch.mechanism.classes}{' checked' if batch.mechanism.check_sigma else ''}"
     return Row([f"{each}: {case}" for each in examine(case)], [f"size: {size}"], {"order": case.proposal.order})
 
 

@@ -31,14 +31,14 @@ from darrm_opt.accounting import PrivacyBudget, Sampling
 from darrm_opt.accounting.calibrate import epsilon_each
 from darrm_opt.accounting.composition import closed_forms, optimal
 from darrm_opt.accounting.gaussian import gaussian_delta, gaussian_epsilon
-from darrm_opt.accounting.labels import bounded_range_divergence
-from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
+from darrm_opt.accounting.labels.composition import bounded_range_divergence
+from darrm_opt.accounting.labels.vote_release import VoteRelease
 from darrm_opt.accounting.pld import pld_composition
 from darrm_opt.accounting.propose_test_release import VoteBatch, propose
 from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon
 from darrm_opt.accounting.rdp import gaussian_rdp, gaussian_rdp_epsilon, rdp_delta, rdp_epsilon
 from darrm_opt.accounting.sampling import Scheme, amplify_by_subsampling
-from darrm_opt.accounting.total import cost, exact_epsilon
+from darrm_opt.accounting.total import cost, exact_epsilon, total_of
 from darrm_opt.errors import DarrmError
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
@@ -95,8 +95,11 @@ class Situation:
         return counts
 
     def batch(self, checked: bool) -> VoteBatch:
-        check = (self.leader * self.K, max(1.0, self.check_sigma)) if checked else ()
-        return VoteBatch(self.K, self.classes, min(self.queries, 100), max(1.0, self.sigma), *check)
+        check: dict[str, Any] = (
+            {"threshold": self.leader * self.K, "check_sigma": max(1.0, self.check_sigma)} if checked else {}
+        )
+        mechanism = NoisyMaximum(self.K, self.classes, max(1.0, self.sigma), **check)
+        return mechanism.batch(min(self.queries, 100))
 
     def sampling(self, scheme: Any) -> Sampling | None:
         """Return how records are drawn; "replace-one" stands for such neighbours of the scheme "poisson"."""
@@ -175,7 +178,7 @@ def _proposal(at: Situation, *, checked: bool) -> list[float]:
 
 def _divergence(at: Situation) -> list[float]:
     kind, noise = ("label", "check")[at.queries % 2], ("gaussian", "discrete")[at.sigma >= 1]
-    return _at_orders(VoteReleases(kind, at.sigma, 1, noise).divergence(at.classes), at)  # type: ignore[arg-type]
+    return _at_orders(VoteRelease(kind, at.sigma, noise).divergence(at.classes), at)  # type: ignore[arg-type]
 
 
 def _at_orders(bound: Any, at: Situation) -> list[float]:
@@ -230,12 +233,14 @@ QUESTIONS: dict[str, tuple[Question, str]] = {
     "gaussian_rdp_epsilon": (lambda at: [gaussian_rdp_epsilon(at.sigma, at.count, at.delta)], "sigma delta queries"),
     "divergence": (_divergence, ""),
     "bounded range": (lambda at: _at_orders(bounded_range_divergence(at.epsilon), at), "epsilon"),
-    "vote_cost": (
+    "continuous noise": (
         lambda at: [
-            vote_cost(
-                [VoteReleases("label", at.sigma, at.queries), VoteReleases("check", at.check_sigma, 3)],
+            total_of(
+                [
+                    (VoteRelease("label", at.sigma).guarantee(at.classes), at.queries),
+                    (VoteRelease("check", at.check_sigma).guarantee(at.classes), 3),
+                ],
                 at.delta,
-                classes=at.classes,
             ).epsilon
         ],
         "sigma check_sigma delta queries",

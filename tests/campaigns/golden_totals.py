@@ -155,7 +155,7 @@ def leading_counts(batch: VoteBatch) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Return votes of which the leader has from nine tenths to all."""
     leader = batch.K - np.arange(batch.queries) % (1 + batch.K // 10)
     rest = batch.K - leader
-    counts = np.zeros((batch.queries, batch.classes), dtype=np.int64)
+    counts = np.zeros((batch.queries, batch.mechanism.classes), dtype=np.int64)
     counts[:, 0], counts[:, 1] = leader, rest
     return counts
 

@@ -58,7 +58,12 @@ ACCOUNTS = (
     *("accounting.gaussian", "accounting.rdp", "accounting.interop"),
     *("accounting.sampled", "accounting.allocation", "accounting.published_loss", "accounting.propose_test_release"),
     *("accounting.labels.composition", "accounting.labels.power_divergence", "accounting.labels.gaussian_comparison"),
-    *("accounting.labels.vote_cost", "accounting.labels.noisy_bit", "accounting.labels.data_dependent"),
+    *(
+        "accounting.labels.vote_release",
+        "accounting.labels.pure_loss",
+        "accounting.labels.noisy_bit",
+        "accounting.labels.data_dependent",
+    ),
     *(
         "accounting.labels.discrete_gaussian_argmax",
         "accounting.labels.gaussian_argmax",

@@ -32,7 +32,6 @@ PUBLIC = (
     "darrm_opt.release",
     "darrm_opt.planning",
     "darrm_opt.plurality",
-    "darrm_opt.accounting.labels",
 )
 """Packages whose ``__all__`` is a promise."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -48,26 +47,8 @@ DivergenceReleases = Sequence[tuple[PowerDivergence, int]]
 """Releases of several kinds: a bound for each of them, and their maximum number."""
 
 
-@dataclass(frozen=True)
-class EpsilonBound:
-    """An ε and the account that found it.
-
-    Attributes:
-        epsilon: [nats].
-        method: the account.
-        proved: whether it is a guarantee.
-    """
-
-    epsilon: float
-    method: str
-    proved: bool = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "epsilon", float(upper_bound(self.epsilon)))
-
-
-def composed_epsilon(parts: DivergenceReleases, delta: float, *, stride: int = 1) -> EpsilonBound:
-    """Return the least ε at ``delta`` that either account proves for releases in any adaptive order.
+def composed_epsilon(parts: DivergenceReleases, delta: float, *, stride: int = 1) -> float:
+    """Return the least ε at ``delta`` that either account proves for releases in any adaptive order [nats].
 
     Args:
         parts: (bound, count) of each kind of release.
@@ -78,37 +59,35 @@ def composed_epsilon(parts: DivergenceReleases, delta: float, *, stride: int = 1
         InvalidInput: a value is out of range.
 
     >>> table = table_divergence([[0.26, 0.37, 0.37]], [[0.24, 0.38, 0.38]])
-    >>> round(composed_epsilon([(table, 100)], 1e-6).epsilon, 1)
+    >>> round(composed_epsilon([(table, 100)], 1e-6), 1)
     2.4
     """
-    return min(compared_epsilon(parts, delta, stride), renyi_epsilon(parts, delta), key=lambda account: account.epsilon)
+    return min(compared_epsilon(parts, delta, stride), renyi_epsilon(parts, delta))
 
 
-def renyi_epsilon(parts: DivergenceReleases, delta: float) -> EpsilonBound:
+def renyi_epsilon(parts: DivergenceReleases, delta: float) -> float:
     """Return ε at ``delta`` by the sum of Rényi divergences and the tight conversion."""
     kinds = _nonempty(parts)
     with np.errstate(over="ignore"):
         sums = np.sum([count * bound.renyi(ORDERS) for bound, count in kinds], axis=0)
         divergences = upper_bound(sums * (1 + 8 * (len(kinds) + 1) * ULP))
-    epsilon = rdp_epsilon(divergences, delta)[0] if kinds else 0.0
-    return EpsilonBound(epsilon, "Rényi divergences of what is released")
+    return rdp_epsilon(divergences, delta)[0] if kinds else 0.0
 
 
-def compared_epsilon(parts: DivergenceReleases, delta: float, stride: int = 1) -> EpsilonBound:
+def compared_epsilon(parts: DivergenceReleases, delta: float, stride: int = 1) -> float:
     """Return ε at ``delta`` by the Gaussian comparison; inf if it does not apply."""
     kinds, delta = _nonempty(parts), positive_delta(delta)
     if not kinds:
-        return EpsilonBound(0.0, "nothing is released")
+        return 0.0
     slack = SLACK_SHARE * delta / sum(count for _, count in kinds)
     if not slack:
-        return EpsilonBound(math.inf, "Gaussian comparison")  # a share of this δ underflows
+        return math.inf  # a share of this δ underflows
     stride = max(stride, math.ceil(len(kinds) / MANY_KINDS))
     costs = [gaussian_cost(bound, count, slack, stride) for bound, count in kinds]
     rounding = 1 + 8 * len(kinds) * ULP
     variance = sum(cost.variance for cost in costs) * rounding
     delta_left = (delta - sum(cost.slack for cost in costs) * rounding) * (1 - ULP)
-    epsilon = gaussian_epsilon(up(math.sqrt(variance), 2), delta_left) if variance < math.inf else math.inf
-    return EpsilonBound(epsilon, "Gaussian comparison")
+    return gaussian_epsilon(up(math.sqrt(variance), 2), delta_left) if variance < math.inf else math.inf
 
 
 def table_divergence(on_data: Laws, on_neighbour: Laws, error: float = TABLE_ERROR) -> PowerDivergence:

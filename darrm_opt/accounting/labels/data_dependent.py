@@ -33,7 +33,8 @@ from darrm_opt.accounting.labels.discrete_gaussian_argmax import (
 )
 from darrm_opt.accounting.labels.noisy_bit import MIN_DISTANCE_FROM_ONE
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence, gaussian_divergence, largest_loss_term
-from darrm_opt.accounting.labels.vote_cost import MIN_DISCRETE_SIGMA, VoteReleases
+from darrm_opt.accounting.labels.vote_release import MAX_SIGMA as MOST_SIGMA
+from darrm_opt.accounting.labels.vote_release import MIN_DISCRETE_SIGMA, VoteRelease
 from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
@@ -65,8 +66,9 @@ CountRows = NDArray[np.int64]
 
 def check_noise(sigma: float | None, name: str) -> None:
     """Refuse discrete noise that the losses of given votes do not cover."""
-    if sigma is not None and VoteReleases("label", sigma, 1, "discrete").sigma < MIN_DISCRETE_SIGMA:
-        raise InvalidInput(name, sigma, f"at least {MIN_DISCRETE_SIGMA:g} vote of discrete noise")
+    accepted = f"a standard deviation of discrete noise, from {MIN_DISCRETE_SIGMA:g} to {MOST_SIGMA:g} votes"
+    if sigma is not None:
+        real_number(sigma, name, accepted, least=MIN_DISCRETE_SIGMA, most=MOST_SIGMA)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +138,7 @@ class UnpublishedLoss:
         if self.threshold is None or self.check_sigma is None:
             return labels
         b, least = self.order - 1, math.ceil(self.threshold)
-        bound = VoteReleases("check", self.check_sigma, 1, "discrete").divergence()
+        bound = VoteRelease("check", self.check_sigma, "discrete").divergence()
         # Cost of a check for any votes: used if the bound by the votes is no better, or overflows.
         most = float(bound.renyi(np.array([self.order]))[0])
         if self.voters + abs(least) + TAIL_END * self.check_sigma > MAX_TAILS:
@@ -199,7 +201,7 @@ _ORDER = f"a finite order, at least {1 + MIN_DISTANCE_FROM_ONE:g}"
 
 
 def _any_votes(sigma: float, classes: int) -> PowerDivergence:
-    return VoteReleases("label", sigma, 1, "discrete").divergence(classes)
+    return VoteRelease("label", sigma, "discrete").divergence(classes)
 
 
 @lru_cache(maxsize=16)

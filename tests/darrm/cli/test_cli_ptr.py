@@ -14,8 +14,9 @@ from support.darrm_runner import refused, run, run_json, start
 
 from darrm.cli import vote_files
 from darrm.cli.vote_files import blocks
-from darrm_opt.accounting.propose_test_release import VoteBatch, ptr_epsilon
+from darrm_opt.accounting.propose_test_release import ptr_epsilon
 from darrm_opt.accounting.published_loss import unpublished_epsilon
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.release import ReleaseLog
 
 SHAPE = ("--K", "40", "--classes", "3", "--sigma", "5", "--delta", "1e-4")
@@ -31,7 +32,7 @@ def votes(tmp_path: Path) -> str:
 
 
 def test_what_is_published_is_private_and_the_rest_is_on_request(votes: str) -> None:
-    batch = VoteBatch(40, 3, 30, 5.0)
+    batch = NoisyMaximum(40, 3, 5.0).batch(30)
     counts = np.array([np.roll([38, 2, 0], query) for query in range(30)])
     raw, test = unpublished_epsilon(batch, counts, 1e-4), ptr_epsilon(batch, 1e-4)
     found = run_json("cost", "gnmax", *SHAPE, "--votes", votes, "--unpublished")
@@ -92,7 +93,7 @@ def test_the_check_is_part_of_the_batch(votes: str) -> None:
     check = ("--check", "threshold=30,sigma=9")
     found = run_json("cost", "gnmax", *SHAPE, *check, "--votes", votes, "--unpublished")
     counts = np.array([np.roll([38, 2, 0], query) for query in range(30)])
-    raw = unpublished_epsilon(VoteBatch(40, 3, 30, 5.0, 30.0, 9.0), counts, 1e-4)
+    raw = unpublished_epsilon(NoisyMaximum(40, 3, 5.0, threshold=30.0, check_sigma=9.0).batch(30), counts, 1e-4)
     assert found["votes"]["not_for_publication"]["epsilon"] == raw.epsilon
 
 

@@ -23,17 +23,18 @@ from darrm_opt.accounting.bounds import is_within, log_power_sum, upper_bound
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, estimated_shift
 from darrm_opt.accounting.labels import discrete_gaussian_argmax
-from darrm_opt.accounting.labels.composition import EpsilonBound, bounded_range_divergence
+from darrm_opt.accounting.labels.composition import bounded_range_divergence
 from darrm_opt.accounting.labels.data_dependent import LogTails
 from darrm_opt.accounting.labels.noisy_bit import values_on_grid
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
-from darrm_opt.accounting.labels.vote_cost import VoteReleases
+from darrm_opt.accounting.labels.vote_release import VoteRelease
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
-from darrm_opt.accounting.propose_test_release import VoteBatch, propose
+from darrm_opt.accounting.propose_test_release import propose
 from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon
 from darrm_opt.accounting.rdp import rdp_delta, rdp_epsilon
 from darrm_opt.accounting.total import ReleaseTotal, total_of
 from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.rounding import ULP
 
 
@@ -47,9 +48,7 @@ def test_nan_bounds_nothing() -> None:
     assert not is_within(math.inf, 1e308)
     with pytest.raises(DeltaTooSmall):
         epsilon_at_delta(lambda _: math.nan, 0.1, 1.0, "nothing is known")
-    assert (
-        ReleaseTotal(0.1, {}).or_less({"none": math.nan}).epsilon == EpsilonBound(math.nan, "none").epsilon == math.inf
-    )
+    assert ReleaseTotal(0.1, {}).or_less({"none": math.nan}).epsilon == math.inf
 
 
 @for_each("error", [math.nan, 1.0, math.inf, -0.5])
@@ -143,7 +142,7 @@ def test_a_conversion_of_nothing_proves_nothing() -> None:
 @for_each("kind", ["label", "check"])
 @for_each("sigma", [1.0, 3.0, 1e6])
 def test_divergences_are_numbers_at_every_order(kind: str, sigma: float) -> None:
-    bound = VoteReleases(kind, sigma, 1, "discrete").divergence(3)  # type: ignore[arg-type]
+    bound = VoteRelease(kind, sigma, "discrete").divergence(3)  # type: ignore[arg-type]
     assert bound.values.size > 0
     assert np.all(bound.values > 0)
     orders = np.concatenate([np.geomspace(1.001, 1e300, 40)])
@@ -193,7 +192,7 @@ EXAMPLE = np.array([[1, 2, 0]])
 
 @for_each("order", [24.6, 35.0, 70.0, 1e4, 1e200])
 def test_a_check_whose_powers_overflow_is_charged(order: float) -> None:
-    batch = VoteBatch(3, 3, 1, 1.0, threshold=3.3, check_sigma=1.1187)
+    batch = NoisyMaximum(3, 3, 1.0, threshold=3.3, check_sigma=1.1187).batch(1)
     found = batch.loss(EXAMPLE, order).renyi()
     assert 2.7 < found <= batch.renyi(order) * (1 + 1e-12)
     assert math.isfinite(found)
@@ -206,21 +205,25 @@ def test_a_check_whose_powers_overflow_is_charged(order: float) -> None:
 def test_no_vote_count_reveals_more_at_a_large_order(K: int, sigma: float, order: float) -> None:
     threshold, check_sigma = 2.5, 1.2
     for n in vote_counts(K, 3):
-        for law, check in ((label_law, ()), (checked_law, (threshold, check_sigma))):
+        checked = NoisyMaximum(K, 3, sigma, threshold=threshold, check_sigma=check_sigma)
+        for law, check, mechanism in (
+            (label_law, (), NoisyMaximum(K, 3, sigma)),
+            (checked_law, (threshold, check_sigma), checked),
+        ):
             laws = [law(m, sigma, *check) for m in (n, *neighbours(n, 1))]
             true = max(renyi(laws[0], other, order) for other in laws[1:])
-            found = VoteBatch(K, 3, 1, sigma, *check).loss(np.array([n]), order).renyi()
+            found = mechanism.batch(1).loss(np.array([n]), order).renyi()
             assert true <= found * (1 + 1e-9) + 1e-12, n
 
 
 def test_a_proposal_is_not_passed_by_votes_that_split() -> None:
     """20,000 queries of votes (57, 44, 0): the labels cost far more than the target, so no voter must move."""
-    batch = VoteBatch(101, 3, 20_000, 2.9, threshold=20.0, check_sigma=10.0)
+    batch = NoisyMaximum(101, 3, 2.9, threshold=20.0, check_sigma=10.0).batch(20_000)
     proposal = propose(batch, Privacy(12.0, 1e-9))
     counts = np.tile([57, 44, 0], (20_000, 1))
     assert proposal.unpublished_distance(counts) == 0
     assert proposal.pass_chance(0) <= 1e-9
-    small = VoteBatch(20, 3, 5000, 1.0)
+    small = NoisyMaximum(20, 3, 1.0).batch(5000)
     for leader in (20, 16, 11):
         counts = np.tile([leader, 20 - leader, 0], (5000, 1))
         for order in (25.0, 70.0):
@@ -228,16 +231,16 @@ def test_a_proposal_is_not_passed_by_votes_that_split() -> None:
 
 
 def test_votes_that_split_have_a_number() -> None:
-    batch = VoteBatch(3, 3, 1, 2.0)
-    assert unpublished_epsilon(batch, np.array([[1, 1, 1]]), 1e-5).epsilon <= batch.epsilon(1e-5) * 1.5
-    many = VoteBatch(10, 3, 807, 1.5)
+    batch = NoisyMaximum(3, 3, 2.0).batch(1)
+    assert unpublished_epsilon(batch, np.array([[1, 1, 1]]), 1e-5).epsilon <= batch.epsilon(1e-5)
+    many = NoisyMaximum(10, 3, 1.5).batch(807)
     assert math.isfinite(publish_loss(many, np.tile([9, 1, 0], (807, 1)), 1e-5).epsilon)
-    checked = VoteBatch(20, 3, 10, 2.0, threshold=5.0, check_sigma=2.0)
+    checked = NoisyMaximum(20, 3, 2.0, threshold=5.0, check_sigma=2.0).batch(10)
     for moved in (0, 3, 20):
         assert math.isfinite(checked.loss(np.tile([10, 10, 0], (10, 1)), 1e5).renyi(moved))
 
 
-SLOW = (*extremes.SLOW, "batch", "checked batch", "divergence", "vote_cost", "cost")
+SLOW = (*extremes.SLOW, "batch", "checked batch", "divergence", "continuous noise", "cost")
 """Questions that make a bound of a new σ, a second each: campaigns ask them, and this file at values of its own."""
 
 

@@ -18,7 +18,7 @@ from support.refusals import refused
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.accounting.accounts import CHEAP, SEARCHED
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, estimated_shift
-from darrm_opt.accounting.labels import bounded_range_divergence
+from darrm_opt.accounting.labels.composition import bounded_range_divergence
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import Sampling

@@ -12,7 +12,7 @@ from support.plurality_exact import neighbours, vote_counts
 from support.refusals import refused, refuses
 
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss, label_envelope
-from darrm_opt.accounting.labels.vote_cost import VoteReleases
+from darrm_opt.accounting.labels.vote_release import VoteRelease
 from darrm_papers.pate import sensitive_rdp
 
 
@@ -96,7 +96,7 @@ def test_it_grows_with_the_voters_moved_and_reaches_the_price_of_any_votes() -> 
     loss = UnpublishedLoss(counts, 5.0, 8.0)
     values = [loss.renyi(moved) for moved in range(61)]
     assert values == sorted(values)
-    any_votes = float(VoteReleases("label", 5.0, 1, "discrete").divergence(3).renyi(np.array([8.0]))[0])
+    any_votes = float(VoteRelease("label", 5.0, "discrete").divergence(3).renyi(np.array([8.0]))[0])
     assert values[-1] == pytest.approx(30 * any_votes, rel=1e-9)
 
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 from itertools import product
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +21,10 @@ from support.paths import ROOT
 from support.refusals import refused as refused_input
 
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
+from darrm_opt.accounting.labels.vote_release import VoteRelease
 from darrm_opt.accounting.propose_test_release import (
     Proposal,
     Reference,
-    VoteBatch,
     _least_threshold,
     check_that_it_pays,
     propose,
@@ -31,6 +32,7 @@ from darrm_opt.accounting.propose_test_release import (
 )
 from darrm_opt.accounting.published_loss import CONFIDENCE, SMOOTHNESS, publish_loss, smooth_loss, unpublished_epsilon
 from darrm_opt.errors import InvalidInput
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.problem import Privacy
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
@@ -42,7 +44,7 @@ def test_it_is_private_on_every_data_set_and_neighbour(number: int) -> None:
 
 
 def test_an_unsound_test_is_seen() -> None:
-    proposal = earned_enumerated.extreme_proposal(VoteBatch(3, 2, 2, 1.0), Privacy(1.5, 0.05), 3.0, 3.0)
+    proposal = earned_enumerated.extreme_proposal(NoisyMaximum(3, 2, 1.0).batch(2), Privacy(1.5, 0.05), 3.0, 3.0)
     assert proposal is not None
     law = enumerated.noisy_law(enumerated.gaussian_masses(1.0))
     assert not earned_enumerated.examine(earned_enumerated.Case(proposal, law))
@@ -55,26 +57,27 @@ def test_an_unsound_test_is_seen() -> None:
 @for_each("total", [Privacy(2.0, 0.3), Privacy(2.6, 0.15), Privacy(4.0, 0.05), Privacy(9.0, 1e-4)])
 def test_the_least_threshold_is_found(total: Privacy) -> None:
     for test_sigma in (2.0, 3.0, 5.5):
-        proposal = earned_enumerated.extreme_proposal(VoteBatch(4, 2, 1, 2.0), total, 4.0, test_sigma)
+        proposal = earned_enumerated.extreme_proposal(NoisyMaximum(4, 2, 2.0).batch(1), total, 4.0, test_sigma)
         assert proposal is not None
         assert _least_threshold(total, test_sigma) == proposal.test_threshold
 
 
 def test_any_votes_cost_the_sum_of_their_labels_and_checks() -> None:
-    batch = VoteBatch(20, 3, 7, 3.0, threshold=10.0, check_sigma=5.0)
-    each = [Fraction(float(part.divergence(3).renyi(np.array([4.0]))[0])) for part in batch.releases()]
-    assert 7 * sum(each) <= Fraction(batch.renyi(4.0)) <= 7 * sum(each) * (1 + Fraction(1, 2**48))
+    batch = NoisyMaximum(20, 3, 3.0, threshold=10.0, check_sigma=5.0).batch(7)
+    parts = VoteRelease("label", 3.0, "discrete"), VoteRelease("check", 5.0, "discrete")
+    each = [Fraction(float(part.divergence(3).renyi(np.array([4.0]))[0])) for part in parts]
+    assert 7 * sum(each) <= Fraction(batch.renyi(4.0)) <= 7 * sum(each) * (1 + Fraction(1, 2**47))
 
 
 def test_a_total_without_a_limit_or_of_nothing_has_no_test() -> None:
     for epsilon in (0.0, math.inf):
         with refused_input("epsilon", repr(epsilon)):
-            propose(VoteBatch(60, 3, 30, 5.0), Privacy(epsilon, 1e-4))
+            propose(NoisyMaximum(60, 3, 5.0).batch(30), Privacy(epsilon, 1e-4))
 
 
 def test_the_campaign_writes_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The short form of `make earned`: few labels, the level of agreement at which the test passes least surely."""
-    batch = VoteBatch(250, 10, 60, 20.0)
+    batch = NoisyMaximum(250, 10, 20.0).batch(60)
     row = earned.measure("85% agree", batch, 0.6, [earned.drawn_votes(0.85, 60, seed=0)])
     assert row.stated == pytest.approx(0.6 * batch.epsilon(1e-5))
     assert row.passes >= 0.95
@@ -106,14 +109,14 @@ def test_the_page_states_rows_of_the_campaign() -> None:
 
 
 def test_it_says_that_it_does_not_pay_for_few_voters() -> None:
-    batch = VoteBatch(11, 3, 20, 4.0)
+    batch = NoisyMaximum(11, 3, 4.0).batch(20)
     proposal = propose(batch, Privacy(batch.epsilon(1e-5), 1e-5))
     unanimous = np.tile([11, 0, 0], (20, 1))
     assert proposal.pass_chance(proposal.unpublished_distance(unanimous)) < 0.05
 
 
 def test_the_test_is_drawn_with_its_chance() -> None:
-    proposal = propose(VoteBatch(60, 3, 20, 10.0), Privacy(3.0, 1e-3))
+    proposal = propose(NoisyMaximum(60, 3, 10.0).batch(20), Privacy(3.0, 1e-3))
     counts = np.tile([57, 2, 1], (20, 1))
     source = SeededRandomnessForTestsOnly(3)
     chance = proposal.pass_chance(proposal.unpublished_distance(counts))
@@ -122,7 +125,7 @@ def test_the_test_is_drawn_with_its_chance() -> None:
 
 
 def test_a_failed_test_costs_less_than_the_labels() -> None:
-    proposal = propose(VoteBatch(60, 3, 20, 10.0), Privacy(1.2, 1e-5))
+    proposal = propose(NoisyMaximum(60, 3, 10.0).batch(20), Privacy(1.2, 1e-5))
     spent = proposal.failed(1e-6)
     assert spent.epsilon < 1.2
     assert spent.delta == pytest.approx(1.1e-5)
@@ -160,9 +163,9 @@ def test_a_smooth_bound_is_the_largest_of_all_and_looks_at_few(level: float, mon
     assert len(looked_at) < 50
 
 
-@pytest.mark.parametrize("check", [(), (14.0, 3.0)], ids=["labels", "checked"])
-def test_a_published_bound_holds_as_often_as_it_says(check: tuple[float, ...]) -> None:
-    batch = VoteBatch(20, 3, 10, 3.0, *check)
+@pytest.mark.parametrize("check", [{}, {"threshold": 14.0, "check_sigma": 3.0}], ids=["labels", "checked"])
+def test_a_published_bound_holds_as_often_as_it_says(check: dict[str, Any]) -> None:
+    batch = NoisyMaximum(20, 3, 3.0, **check).batch(10)
     counts = np.tile([18, 1, 1], (10, 1))
     source = SeededRandomnessForTestsOnly(9)
     published = [publish_loss(batch, counts, 1e-3, source=source) for _ in range(8)]
@@ -174,7 +177,7 @@ def test_a_published_bound_holds_as_often_as_it_says(check: tuple[float, ...]) -
     assert published[0].spent.epsilon < 1
 
 
-PATE = VoteBatch(150, 3, 400, 20.0)
+PATE = NoisyMaximum(150, 3, 20.0).batch(400)
 
 
 def test_the_least_total_is_the_least_that_the_reference_batch_passes() -> None:
@@ -192,7 +195,7 @@ def test_the_least_total_is_the_least_that_the_reference_batch_passes() -> None:
 
 
 def test_what_does_not_pay_is_said() -> None:
-    few = VoteBatch(20, 2, 10, 5.0)
+    few = NoisyMaximum(20, 2, 5.0).batch(10)
     with pytest.raises(InvalidInput, match="does not pay for 20 voters") as refused:
         ptr_epsilon(few, 1e-5)
     assert refused.value.argument == "leader_share"
@@ -216,7 +219,7 @@ def test_the_record_of_a_test_is_proved_again() -> None:
 
 def test_the_number_that_is_not_for_publication_is_at_least_the_exact_loss() -> None:
     """By every neighbour and both labels: no event gains more than its ε and δ."""
-    batch, sigma = VoteBatch(5, 2, 2, 2.0), 2.0
+    batch, sigma = NoisyMaximum(5, 2, 2.0).batch(2), 2.0
     counts = np.array([[4, 1], [5, 0]])
     found = unpublished_epsilon(batch, counts, 1e-2)
     here = np.outer(*(label_law(tuple(map(int, row)), sigma) for row in counts)).ravel()
@@ -233,22 +236,19 @@ def test_the_number_that_is_not_for_publication_is_at_least_the_exact_loss() -> 
     [
         (lambda: ptr_epsilon(PATE, 1e-5, chance=1.0), "chance"),
         (lambda: ptr_epsilon(PATE, 0.0), "delta"),
-        (lambda: unpublished_epsilon(VoteBatch(5, 2, 1, 2.0), np.array([[3, 2]]), 1.0), "delta"),
-        (lambda: VoteBatch(0, 2, 1, 2.0), "K"),
-        (lambda: VoteBatch(5, 1, 1, 2.0), "classes"),
-        (lambda: VoteBatch(5, 2, 0, 2.0), "queries"),
-        (lambda: VoteBatch(5, 2, 1, 0.5), "sigma"),
-        (lambda: VoteBatch(5, 2, 1, 2.0, check_sigma=3.0), "check_sigma"),
-        (lambda: VoteBatch(5, 2, 1, 2.0).loss(np.array([[3, 2], [4, 1]]), 4.0), "counts"),
-        (lambda: VoteBatch(5, 2, 1, 2.0).loss(np.array([[3, 1]]), 4.0), "counts"),
-        (lambda: propose(VoteBatch(5, 2, 1, 2.0), Privacy(1.0, 0.0)), "delta"),
-        (lambda: propose(VoteBatch(5, 2, 1, 2.0), Privacy(0.0, 1e-5)), "epsilon"),
-        (lambda: propose(VoteBatch(5, 2, 1, 2.0), Privacy(1e-3, 1e-9)), "epsilon"),
-        (lambda: propose(VoteBatch(5, 2, 1, 2.0), Privacy(1.0, 1e-5), leader_share=0.5), "leader_share"),
-        (lambda: Proposal(VoteBatch(5, 2, 1, 2.0), Privacy(1.0, 1e-5), 20.0, 5.0, 3, 0.1), "test_threshold"),
-        (lambda: Proposal(VoteBatch(5, 2, 1, 2.0), Privacy(1.0, 1e-5), 20.0, 5.0, 40, 1.0), "target"),
+        (lambda: unpublished_epsilon(NoisyMaximum(5, 2, 2.0).batch(1), np.array([[3, 2]]), 1.0), "delta"),
+        (lambda: NoisyMaximum(5, 2, 2.0).batch(0), "queries"),
+        (lambda: NoisyMaximum(5, 2, 0.5).batch(1), "sigma"),
+        (lambda: NoisyMaximum(5, 2, 2.0).batch(1).loss(np.array([[3, 2], [4, 1]]), 4.0), "counts"),
+        (lambda: NoisyMaximum(5, 2, 2.0).batch(1).loss(np.array([[3, 1]]), 4.0), "counts"),
+        (lambda: propose(NoisyMaximum(5, 2, 2.0).batch(1), Privacy(1.0, 0.0)), "delta"),
+        (lambda: propose(NoisyMaximum(5, 2, 2.0).batch(1), Privacy(0.0, 1e-5)), "epsilon"),
+        (lambda: propose(NoisyMaximum(5, 2, 2.0).batch(1), Privacy(1e-3, 1e-9)), "epsilon"),
+        (lambda: propose(NoisyMaximum(5, 2, 2.0).batch(1), Privacy(1.0, 1e-5), leader_share=0.5), "leader_share"),
+        (lambda: Proposal(NoisyMaximum(5, 2, 2.0).batch(1), Privacy(1.0, 1e-5), 20.0, 5.0, 3, 0.1), "test_threshold"),
+        (lambda: Proposal(NoisyMaximum(5, 2, 2.0).batch(1), Privacy(1.0, 1e-5), 20.0, 5.0, 40, 1.0), "target"),
         (lambda: smooth_loss(UnpublishedLoss(np.array([[3, 2]]), 2.0, 4.0), 0.0), "smoothness"),
-        (lambda: publish_loss(VoteBatch(5, 2, 1, 2.0), np.array([[3, 2]]), 1e-5, sigma=0.5), "sigma"),
+        (lambda: publish_loss(NoisyMaximum(5, 2, 2.0).batch(1), np.array([[3, 2]]), 1e-5, sigma=0.5), "sigma"),
     ],
 )
 def test_bad_input_is_named(make: object, argument: str) -> None:

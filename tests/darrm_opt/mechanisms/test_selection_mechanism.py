@@ -16,7 +16,7 @@ from support.refusals import refused, refuses
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling
-from darrm_opt.accounting.labels import bounded_range_divergence, composed_epsilon, table_divergence
+from darrm_opt.accounting.labels.composition import bounded_range_divergence, composed_epsilon, table_divergence
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.selection import ExponentialMechanism, PermuteAndFlip, SelectionMechanism
@@ -191,7 +191,7 @@ def test_a_total_is_never_below_the_recursion_over_the_family() -> None:
         )
     delta = float(np.interp(epsilon, grid, value))
     assert 1e-4 < delta < 0.1
-    proved = composed_epsilon([(bounded_range_divergence(width), releases)], delta).epsilon
+    proved = composed_epsilon([(bounded_range_divergence(width), releases)], delta)
     assert epsilon < proved < 1.35 * epsilon
 
 

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cases import for_each
+from support.noisy_votes import vote_total
 from support.plurality_exact import favoured_law, neighbours, vote_counts
 from support.refusals import refused
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling
 from darrm_opt.accounting.composition.optimal import optimal_delta
-from darrm_opt.accounting.labels import VoteReleases, composed_epsilon, table_divergence, vote_cost
+from darrm_opt.accounting.labels.composition import composed_epsilon, table_divergence
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_class, noisy_maximum
 from darrm_opt.mechanisms.base import CountTable
@@ -179,10 +180,10 @@ def test_the_total_of_options_without_a_table_by_the_accountant_called_again() -
         if option.mechanism.parameter != "sigma":
             assert {option.mechanism.parameter: option.mechanism.value} == chosen
             continue
-        made = [VoteReleases("label", chosen["sigma"], int(chosen.get("cap", 40)), "discrete")]
+        made = [("label", chosen["sigma"], int(chosen.get("cap", 40)), "discrete")]
         if option.name == "confident_gnmax":
-            made.append(VoteReleases("check", chosen["check_sigma"], 40, "discrete"))
-        assert vote_cost(made, 1e-5, classes=4).epsilon == option.spent.epsilon
+            made.append(("check", chosen["check_sigma"], 40, "discrete"))
+        assert vote_total(made, 1e-5, classes=4).epsilon == option.spent.epsilon
         assert option.mechanism.cap == (None if chosen.get("cap", 40) == 40 else chosen["cap"])
 
 
@@ -204,7 +205,7 @@ def test_the_total_of_tables_over_all_neighbours() -> None:
         rule = option.mechanism.table
         pairs = [(n, other) for n in vote_counts(K, CLASSES) for other in neighbours(n, 1)]
         p, q = ([[float(x) for x in rule.probabilities(pair[side])] for pair in pairs] for side in (0, 1))
-        again = composed_epsilon([(table_divergence(p, q), QUERIES)], DELTA).epsilon
+        again = composed_epsilon([(table_divergence(p, q), QUERIES)], DELTA)
         assert option.spent.epsilon <= min(2.0, again * (1 + 1e-6))  # its own sums and convolution may be less
     assert composed
 

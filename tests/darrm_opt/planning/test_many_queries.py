@@ -9,7 +9,7 @@ import pytest
 
 from darrm_opt.accounting.accounts import PLANNED, SLOW
 from darrm_opt.accounting.labels import gaussian_comparison
-from darrm_opt.accounting.labels.vote_cost import VoteReleases
+from darrm_opt.accounting.labels.vote_release import VoteRelease
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import estimated_epsilon, total_of
 from darrm_opt.mechanisms import mechanism_class
@@ -59,14 +59,13 @@ def test_the_gaussian_comparison_of_a_gamma_is_near_its_exact_cost(slope: float)
 
 def test_votes_of_few_voters_cost_no_more_than_any_votes() -> None:
     from darrm_opt.accounting.labels.composition import compared_epsilon
-    from darrm_opt.accounting.labels.vote_cost import VoteReleases
 
-    any_votes = VoteReleases("label", 1500.0, 1, "discrete").divergence(2, 1)
+    any_votes = VoteRelease("label", 1500.0, "discrete").divergence(2, 1)
     mechanism = mechanism_class("gnmax").of(100, 2, 1500.0)
     bound = mechanism.bounds(20)[0][0].bound()
     assert bound is not None
     assert bound.at(np.array([0.5]))[0] <= any_votes.at(np.array([0.5]))[0]
-    assert mechanism.cost(20, 1e-5).epsilon <= 0.95 * compared_epsilon([(any_votes, 20)], 1e-5).epsilon
+    assert mechanism.cost(20, 1e-5).epsilon <= 0.95 * compared_epsilon([(any_votes, 20)], 1e-5)
 
 
 def test_every_target_of_a_quick_search_is_proved() -> None:
@@ -128,7 +127,7 @@ def test_what_is_for_two_classes_does_not_apply_to_more() -> None:
 @pytest.mark.parametrize("classes", [2, 10])
 def test_a_grid_point_left_out_costs_next_to_nothing(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Increments of labels stand still at first, as those of their counts, and then fall: 0.2 % of ε was lost there."""
-    label = VoteReleases("label", 40.0, 286, "gaussian").divergence(classes, 1)
+    label = VoteRelease("label", 40.0).divergence(classes, 1)
     cost = gaussian_comparison.gaussian_cost.__wrapped__  # computed again, and not known
     with_few = cost(label, 286, 1e-10).variance
     monkeypatch.setattr(gaussian_comparison, "DROP", 0.0)

@@ -13,10 +13,9 @@ import pytest
 from campaigns.groups import problem_of
 from support.cases import for_each
 from support.group_exact import Enumeration, random_problem
-from support.refusals import refused
+from support.noisy_votes import vote_total
 
 from darrm_opt import Privacy
-from darrm_opt.accounting.labels.vote_cost import VoteReleases, vote_cost
 from darrm_opt.mechanisms.vote_noise import GaussianNoise, LaplaceNoise, checked_table, gaussian_table, laplace_table
 from darrm_opt.noise import Array
 from darrm_opt.planning import table_baselines as module
@@ -237,14 +236,9 @@ def test_some_partitions_have_the_law_of_all(problem: Problem) -> None:
 @for_each(("weight", "epsilon"), [(0.5, 0.935), (1.0, 2.013), (1.5, 3.179), (2.0, 4.424)])
 def test_weights_give_each_group_an_epsilon_of_its_own(weight: float, epsilon: float) -> None:
     # Individualised PATE: 286 labels at 40 votes, 640 checks at 150.
-    releases = [VoteReleases("check", 150, 640), VoteReleases("label", 40, 286)]
-    assert vote_cost(releases, 1e-5, weight=weight).epsilon == pytest.approx(epsilon, abs=1e-3)
-    assert vote_cost(releases, 1e-5, weight=weight).epsilon >= vote_cost(releases, 1e-5, weight=weight / 2).epsilon
-
-
-def test_discrete_noise_has_no_weights() -> None:
-    with refused("weight"):
-        vote_cost([VoteReleases("label", 40, 10, "discrete")], 1e-5, weight=2.0)
+    releases = [("check", 150, 640), ("label", 40, 286)]
+    assert vote_total(releases, 1e-5, weight=weight).epsilon == pytest.approx(epsilon, abs=1e-3)
+    assert vote_total(releases, 1e-5, weight=weight).epsilon >= vote_total(releases, 1e-5, weight=weight / 2).epsilon
 
 
 @for_each("rate", [0.05, 0.7, 3.0])

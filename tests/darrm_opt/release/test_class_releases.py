@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.cases import for_each
+from support.noisy_votes import vote_total
 from support.refusals import refused, refuses
 
 from darrm_opt import NotPrivate, Privacy, Problem, solve
@@ -169,11 +170,9 @@ def test_after_the_cap_nothing_depends_on_the_votes(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_cap_is_charged_as_designed(tmp_path: Path) -> None:
-    from darrm_opt.accounting.labels import VoteReleases, vote_cost
-
     capped = NoisyMaximum(50, 10, 12.0, threshold=30.0, check_sigma=60.0, cap=20)
-    made = [VoteReleases("label", 12.0, 20, "discrete"), VoteReleases("check", 60.0, 500, "discrete")]
-    assert capped.epsilon(500, 1e-5) == vote_cost(made, 1e-5, classes=10).epsilon
+    made = [("label", 12.0, 20, "discrete"), ("check", 60.0, 500, "discrete")]
+    assert capped.epsilon(500, 1e-5) == vote_total(made, 1e-5, classes=10).epsilon
     uncapped = NoisyMaximum(50, 10, 12.0, threshold=30.0, check_sigma=60.0)
     assert capped.epsilon(15, 1e-5) == uncapped.epsilon(15, 1e-5)
     total = Privacy(4.0, 1e-5)

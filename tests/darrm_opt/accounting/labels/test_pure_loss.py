@@ -16,7 +16,7 @@ import pytest
 from support.cases import for_each
 
 from darrm_opt import Privacy
-from darrm_opt.accounting.labels.vote_cost import check_loss, label_loss
+from darrm_opt.accounting.labels.pure_loss import check_loss, label_loss
 from darrm_opt.accounting.total import cost
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import tempfile
@@ -16,6 +17,9 @@ from benchmarks.judge import checks, failures, measurements
 from benchmarks.report import command_of, section, write
 from benchmarks.run import Budget, Result, run
 
+OWN_TABLES = {"precompute": "precompute", "kernel": "kernel", "limits": "limits", "--scan": "scan"}
+"""First words with a module of their own."""
+
 
 def main(arguments: list[str] | None = None, cases: tuple[Case, ...] | None = None) -> None:
     """Run the suites that the command line names.
@@ -25,25 +29,8 @@ def main(arguments: list[str] | None = None, cases: tuple[Case, ...] | None = No
         cases: what there is to measure; None: `all_cases`.
     """
     words = sys.argv[1:] if arguments is None else arguments
-    if words[:1] == ["precompute"]:
-        from benchmarks.precompute import main as precompute
-
-        precompute(words[1:])
-        return
-    if words[:1] == ["kernel"]:
-        from benchmarks.kernel import main as kernel
-
-        kernel(words[1:])
-        return
-    if words[:1] == ["limits"]:
-        from benchmarks.limits import main as limits
-
-        limits(words[1:])
-        return
-    if words[:1] == ["--scan"]:
-        from benchmarks.scan import main as scan
-
-        scan(words[1:])
+    if words and words[0] in OWN_TABLES:
+        importlib.import_module(f"benchmarks.{OWN_TABLES[words[0]]}").main(words[1:])
         return
     options = _parser().parse_args(words)
     unknown = [suite for suite in options.suites if suite not in SUITES]

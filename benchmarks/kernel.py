@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -108,9 +107,9 @@ def measure(turns: int) -> Iterator[KernelRow]:
         yield KernelRow(name, best_times["c"], best_times["numpy"], wanted, limit)
 
 
-def main(words: list[str] | None = None) -> None:
+def main(words: list[str]) -> None:
     """Measure, print the table, write it beside those of the other suites, and fail if something is not as wanted."""
-    from benchmarks.report import command_of, machine, write
+    from benchmarks.report import write_own
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks kernel", description=__doc__)
     parser.add_argument("--turns", type=int, default=3)
@@ -125,15 +124,9 @@ def main(words: list[str] | None = None) -> None:
         rows.append(row)
         lines.append(f"{row}")
         print(row, flush=True)
-    command = command_of(["kernel", *(sys.argv[2:] if words is None else words)])
-    head = [
-        "## kernel",
-        "",
+    about = [
         "The compiled kernel beside NumPy (`benchmarks/kernel.py`), turn by turn in one process, processor time.",
         f"Met: **{sum(row.met for row in rows)} of {len(rows)}**.",
-        "",
-        f"`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load:.1f} before; {machine()}",
-        "",
     ]
-    write("kernel", "\n".join([*head, *lines, ""]), options.output)
+    write_own(["kernel", *words], load, about, lines, options.output)
     sys.exit(not all(row.met for row in rows))

@@ -17,7 +17,6 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -182,7 +181,7 @@ def measure(turns: int) -> list[LimitRow]:
 
 def main(words: list[str]) -> None:
     """Measure, and write the table beside those of the suites."""
-    from benchmarks.report import command_of, machine, write
+    from benchmarks.report import write_own
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks limits", description=__doc__)
     parser.add_argument("--turns", type=int, default=3)
@@ -190,19 +189,14 @@ def main(words: list[str]) -> None:
     options = parser.parse_args(words)
     load = os.getloadavg()[0]
     rows = measure(options.turns)
-    command = command_of(["limits", *words])
-    lines = [
-        "## limits",
-        "",
+    about = [
         "Designs beside the arithmetic of one search, all rows in one program, and the published method",
         f"(`benchmarks/limits.py`), processor time. One core: {operation_rate() / 1e9:.3g}·10⁹ operations and",
         f"{byte_rate() / 1e9:.3g}·10⁹ bytes a second.",
-        "",
-        f"`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load:.1f} before; {machine()}",
-        "",
+    ]
+    lines = [
         "| design | time | limit | time / limit | full program, times as long | published method, times as long |",
         "|---|--:|--:|--:|--:|--:|",
         *map(str, rows),
-        "",
     ]
-    write("limits", "\n".join(lines), options.output)
+    write_own(["limits", *words], load, about, lines, options.output)

@@ -34,7 +34,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -299,9 +298,9 @@ _NAMES = {
 }
 
 
-def main(words: list[str] | None = None) -> None:
+def main(words: list[str]) -> None:
     """Measure, print the table, write it beside those of the other suites, and fail if something is not as wanted."""
-    from benchmarks.report import command_of, write  # here: workers import this file
+    from benchmarks.report import write_own  # here: workers import this file
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks precompute", description=__doc__)
     parser.add_argument("--problems", type=int, default=PROBLEMS)
@@ -323,32 +322,16 @@ def main(words: list[str] | None = None) -> None:
         rows_.append(PrecomputeRow("the rest", f"{err}", "to be measured", met=False))
         lines.append(f"| the rest | not measured: {err} | | **no** |")
         print(lines[-1], flush=True)
-    command = command_of(["precompute", *(sys.argv[2:] if words is None else words)])
-    write("precompute", section(lines, rows_, command, load), options.output)
+    verdicts = [row.met for row in rows_ if row.met is not None]
+    about = [
+        "Tables by the thousand (`benchmarks/precompute.py`), turn by turn; times are the best turn's, ratios the",
+        f"median (least–most) over the turns. Met: **{sum(verdicts)} of {len(verdicts)}**.",
+    ]
+    write_own(["precompute", *words], load, about, lines, options.output)
     sys.exit(any(row.met is False for row in rows_))
 
 
 _MET = {None: "", True: "yes", False: "**no**"}
-
-
-def section(lines: list[str], rows: list[PrecomputeRow], command: str, load: float) -> str:
-    """Return the section of the results."""
-    from benchmarks.report import machine
-
-    verdicts = [row.met for row in rows if row.met is not None]
-    return "\n".join(
-        [
-            "## precompute",
-            "",
-            "Tables by the thousand (`benchmarks/precompute.py`), turn by turn; times are the best turn's, ratios the",
-            f"median (least–most) over the turns. Met: **{sum(verdicts)} of {len(verdicts)}**.",
-            "",
-            f"`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load:.1f} before; {machine()}",
-            "",
-            *lines,
-            "",
-        ]
-    )
 
 
 def _spread(values: list[float]) -> str:

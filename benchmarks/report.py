@@ -79,13 +79,25 @@ def section(suite: str, results: list[Result], command: str, load: float) -> str
         "",
         f"{SUITES[suite]} Met: **{met} of {len(results)}**.",
         "",
-        f"`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load:.1f} before; {machine()}",
+        origin(command, load),
         "",
         _row(HEADINGS),
         _row(["---"] * len(HEADINGS)),
         *(_row([*_cells(result), verdict]) for result, verdict in zip(results, verdicts, strict=True)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def origin(command: str, load: float) -> str:
+    """Return what made a section: its command, when, and on which machine, with its load before."""
+    return f"`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load:.1f} before; {machine()}"
+
+
+def write_own(words: list[str], load: float, about: list[str], lines: list[str], output: Path | None) -> None:
+    """Write the section of a table with columns of its own: what it is, how it was made, and its lines."""
+    name = words[0].lstrip("-")
+    text = "\n".join([f"## {name}", "", *about, "", origin(command_of(words), load), "", *lines, ""])
+    write(name, text, output)
 
 
 def merged(old_text: str, sections: dict[str, str]) -> str:

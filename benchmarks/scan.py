@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -201,7 +200,7 @@ def _times(row: Measured) -> str:
 
 def main(words: list[str]) -> None:
     """Measure, print what takes long, and write the table beside those of the suites."""
-    from benchmarks.report import command_of, machine, write
+    from benchmarks.report import write_own
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks --scan", description=__doc__)
     parser.add_argument("--minutes", type=float, default=120.0, help="stop after this long (default: 120)")
@@ -226,14 +225,8 @@ def main(words: list[str]) -> None:
         if options.records is not None:
             with options.records.open("a", encoding="utf-8") as records:
                 records.write(json.dumps(asdict(rows[-1])) + "\n")
-    command = command_of(["--scan", *words])
-    head = [
-        "## scan",
-        "",
-        "One design of every kind of problem (`benchmarks/scan.py`), once each: time, and in brackets the processor's.",
-        "",
-        f"`{command}`, {datetime.now(UTC):%Y-%m-%d %H:%M} UTC, load {load:.1f} before; {machine()}",
-        "",
+    about = [
+        "One design of every kind of problem (`benchmarks/scan.py`), once each: time, and in brackets the processor's."
     ]
-    write("scan", "\n".join([*head, *table(rows), ""]), options.output)
+    write_own(["--scan", *words], load, about, table(rows), options.output)
     sys.exit(not all(row.met for row in rows))

@@ -48,11 +48,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.mixture import AffectedDistribution
-from darrm_opt.arguments import whole_number
+from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.randomness import RandomSource, SystemRandomness
-from darrm_opt.rounding import float_above, log_above, one_minus_power
+from darrm_opt.rounding import as_written, float_above, log_above, one_minus_power
+from darrm_opt.search import largest_count
 
 Adjacency = Literal["add_remove", "replace", "both"]
 """Which datasets are neighbours: one record more or less, one record's content changed, or either."""
@@ -71,6 +72,9 @@ class Guarantee(Privacy):
 
 Sampling = Literal["independent", "disjoint"]
 Form = Literal["paper", "zero"]
+
+MAX_DRAWS = 2**53
+"""Largest answer of `bagging_max_draws` [records]."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +167,48 @@ def bagging_guarantee(
     if form == "zero":
         return Guarantee(0.0, delta, "both", "bagging, total variation of the draw")
     return Guarantee(float_above(draws.paper_epsilon), delta, "both", draws.theorem)
+
+
+def bagging_majority_delta(K: int, member_delta: float) -> float:
+    """Return δ of the plain majority bit of K independent members at ε = 0: 1 − (1−Δ)^((K+1)/2), rounded up.
+
+    A member that avoids the record behaves alike on both datasets, so its pair of probabilities is a mixture of four
+    extreme ones, and the worst case, multi-affine, is extreme: (K−1)/2 members always vote 1, the others only if they
+    drew the record. The bit changes unless all of those missed it. The bound is attained.
+
+    >>> bagging_majority_delta(5, 0.1) < 1 - 0.9**5
+    True
+    """
+    K = whole_number(K, "K", "an odd number of members, at least 1")
+    if K % 2 == 0:
+        raise InvalidInput("K", K, "an odd number of members", "An even number can tie.")
+    Delta = real_number(member_delta, "member_delta", "a probability in [0, 1)", least=0, below=1)
+    return float_above(one_minus_power(1 - Fraction(Delta), (K + 1) // 2))
+
+
+def bagging_max_draws(n: int, *, delta: float, epsilon: float | None = None, replacement: bool = True) -> int:
+    """Return the largest number of draws M = N·k that stays within (ε, δ), by exact arithmetic; 0 if none does.
+
+    ε and δ are the decimals that they print as (0.18 is 18/100). Without ε the form is ``zero``.
+
+    >>> bagging_max_draws(50_000, delta=0.18, epsilon=0.2)
+    9922
+    """
+    n = whole_number(n, "n", "a number of records, at least 2", least=2)
+    delta = real_number(delta, "delta", "a probability in [0, 1)", least=0, below=1)
+    delta_limit = as_written(delta)
+    epsilon_limit = None
+    if epsilon is not None:
+        epsilon = real_number(epsilon, "epsilon", "a finite number of nats, at least 0", least=0, below=float("inf"))
+        epsilon_limit = as_written(epsilon)
+
+    def fits(count: int) -> bool:
+        if not replacement and count > n - 1:
+            return False
+        draws = Draws(n, count, 1, replacement, "disjoint")
+        return draws.delta <= delta_limit and (epsilon_limit is None or draws.paper_epsilon <= epsilon_limit)
+
+    return largest_count(fits, MAX_DRAWS)
 
 
 @dataclass(frozen=True)

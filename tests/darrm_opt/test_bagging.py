@@ -6,20 +6,23 @@ import math
 from collections import Counter
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import combinations, permutations, product
+from itertools import combinations, combinations_with_replacement, permutations, product
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.cases import for_each
 from support.refusals import refused, refuses
 
-from darrm_opt import Privacy, Problem, solve
+from darrm_opt import NoiseFunction, NotPrivate, Privacy, Problem, solve, verify
 from darrm_opt import rounding as exact
 from darrm_opt.bagging import (
     Draws,
     Sampling,
     bagging_guarantee,
+    bagging_majority_delta,
+    bagging_max_draws,
     draw_subsamples,
 )
 from darrm_opt.errors import InvalidInput
@@ -148,7 +151,66 @@ def test_more_draws_never_cost_less_and_independent_beats_disjoint(n: int, k: in
         assert with_replacement.delta <= independent.delta
 
 
+@settings(max_examples=40)
+@given(st.integers(2, 10**5), st.floats(0, 0.99), st.one_of(st.none(), st.floats(0, 3)), st.booleans())
+def test_max_draws_is_the_last_that_fits(n: int, delta: float, epsilon: float | None, replacement: bool) -> None:
+    most = bagging_max_draws(n, delta=delta, epsilon=epsilon, replacement=replacement)
+
+    def fits(draws: int) -> bool:
+        if not replacement and draws > n - 1:
+            return False
+        exactly = Draws(n, draws, 1, replacement, "disjoint")
+        return exactly.delta <= Fraction(repr(delta)) and (
+            epsilon is None or exactly.paper_epsilon <= Fraction(repr(epsilon))
+        )
+
+    assert most == 0 or fits(most)
+    assert not fits(most + 1)
+
+
+def test_calibrate_then_evaluate_returns_to_the_start() -> None:
+    for draws in (1, 17, 400):
+        delta = bagging_guarantee(1000, draws, form="zero").delta
+        assert bagging_max_draws(1000, delta=delta) == draws
+
+
 # ------------------------------------------------------------------------------------------- voters
+
+
+@for_each("K", [1, 3, 5])
+@for_each("Delta", [Fraction(1, 10), Fraction(2, 5)])
+def test_majority_delta_is_the_worst_over_all_learners(K: int, Delta: Fraction) -> None:
+    """Members that vote a when they missed the record, b and b′ when they drew it (replace-one has both)."""
+
+    def majority(p: tuple[Fraction, ...]) -> Fraction:
+        masses = [Fraction(1)]
+        for share in p:
+            masses = [
+                (masses[i] if i < len(masses) else 0) * (1 - share) + (masses[i - 1] if i else 0) * share
+                for i in range(len(masses) + 1)
+            ]
+        return sum(masses[(K + 1) // 2 :], Fraction(0))
+
+    corners = {((1 - Delta) * a + Delta * b, (1 - Delta) * a + Delta * c) for a, b, c in product((0, 1), repeat=3)}
+    worst = max(
+        majority(tuple(p for p, _ in members)) - majority(tuple(q for _, q in members))
+        for members in combinations_with_replacement(sorted(corners), K)
+    )
+    expected = 1 - (1 - Delta) ** ((K + 1) // 2)
+    assert worst == expected
+    promised = bagging_majority_delta(K, float(Delta))
+    assert promised == pytest.approx(float(expected), rel=1e-14)
+    assert Fraction(promised) >= 1 - (1 - Fraction(float(Delta))) ** ((K + 1) // 2)
+
+
+def test_majority_delta_agrees_with_the_design() -> None:
+    """The certificate accepts the plain majority of (0, Δ) voters at this δ and refuses it below."""
+    K, member = 11, bagging_guarantee(60_000, 300, replacement=False, form="zero")
+    delta = bagging_majority_delta(K, member.delta)
+    plain = NoiseFunction(np.ones(K + 1))
+    assert verify(Problem(K, member, Privacy(0.0, delta * (1 + 1e-9))), plain).margin >= 0
+    with pytest.raises(NotPrivate):
+        verify(Problem(K, member, Privacy(0.0, delta * (1 - 1e-6))), plain)
 
 
 def test_a_member_is_a_voter() -> None:
@@ -197,3 +259,11 @@ def test_other_arguments_are_checked() -> None:
         bagging_guarantee(10, 1, sampling="both")  # type: ignore[arg-type]
     with refused("replacement", "1"):
         bagging_guarantee(10, 1, replacement=1)  # type: ignore[arg-type]
+    with refused("delta", "1.0"):
+        bagging_max_draws(10, delta=1.0)
+    with refused("epsilon", "inf"):
+        bagging_max_draws(10, delta=0.1, epsilon=math.inf)
+    with refused("K", "4"):
+        bagging_majority_delta(4, 0.1)
+    with refused("member_delta"):
+        bagging_majority_delta(3, 1.0)

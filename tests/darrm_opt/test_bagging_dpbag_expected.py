@@ -21,7 +21,7 @@ from support.cases import for_each
 from support.paths import DATA
 from support.two_class_moments import epsilon_from_moments, law_moments, noisy_vote_laws
 
-from darrm_opt.bagging import Form, Guarantee, bagging_guarantee
+from darrm_opt.bagging import Form, Guarantee, bagging_guarantee, bagging_majority_delta, bagging_max_draws
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise
 from darrm_opt.teachers import Partition
@@ -171,6 +171,12 @@ COMPUTE: dict[tuple[str, str], Compute] = {
     ("bagging", "delta_basic_composition(loose)"): loose_delta,
     ("bagging", "privacy_profile_delta(eps)"): lambda i: bagging(i, "zero").delta,  # flat in eps
     ("bagging", "claim_check: k=10000 meets (0.2,0.18) exactly?"): meets_claim,
+    ("bagging", "majority_only_delta(K odd, index-aware learners)"): lambda i: bagging_majority_delta(
+        i["K"], i["member_delta"]
+    ),
+    ("bagging", "max_total_draws"): lambda i: bagging_max_draws(
+        i["n"], delta=i["delta"], epsilon=i["epsilon"], replacement=i["replacement"]
+    ),
     ("bagging", "raises"): lambda i: bagging(i, "paper"),
     ("saa", "eps_hat"): lambda i: accountant.moments_epsilon(i["n_labels"], i["lam"], i["delta"], orders(i)),
     ("saa", "lambda_for"): lambda i: accountant.saa_lam_for(i["n_labels"], i["epsilon"], i["delta"], orders=orders(i)),
@@ -237,5 +243,5 @@ def test_every_row_of_a_quantity(system: str, quantity: str) -> None:
 
 
 def test_the_table_is_whole() -> None:
-    assert len(ROWS) == 320
+    assert len(ROWS) == 336
     assert {(row["system"], row["quantity"]) for row in ROWS} == set(COMPUTE)

@@ -25,6 +25,7 @@ import copy
 import hashlib
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -80,10 +81,14 @@ def train_teachers(
     # Before training: a label that is not public must not surface as an error of some teacher.
     class_numbers(y, classes, "y")
     seed = whole_number(seed, "seed", "a whole number, at least 0", least=0)
-    return [
-        [train_one(estimator, X, y, partition.members(j, i), classes, (seed, j, i)) for i in range(partition.n_chunks)]
-        for j in range(partition.n_partitions)
-    ]
+    is_model = hasattr(estimator, "fit") and not isinstance(estimator, type)
+    make: Any = partial(copy.deepcopy, estimator) if is_model else estimator
+
+    def teacher(j: int, i: int) -> Any:
+        members = partition.members(j, i)
+        return trained(make, X[members], y[members], (seed, j, i)) if members.size else ConstantVote(classes[0])
+
+    return [[teacher(j, i) for i in range(partition.n_chunks)] for j in range(partition.n_partitions)]
 
 
 def collect_votes(
@@ -127,26 +132,15 @@ def class_numbers(labels: NDArray[Any], classes: tuple[Any, ...], argument: str)
         ) from err
 
 
-def train_one(
-    estimator: Estimator | Callable[[], Estimator],
-    X: NDArray[Any],
-    y: NDArray[Any],
-    members: NDArray[np.int64],
-    classes: tuple[Any, ...],
-    place: tuple[int, int, int],
-) -> Any:
-    """Return one model trained on the records ``members`` alone; constant if these have at most one class."""
-    if members.size == 0:
-        return ConstantVote(classes[0])
-    labels = y[members]
-    if (labels == labels[0]).all():  # many classifiers refuse a single class
-        return ConstantVote(labels[0])
-    template: Any = estimator  # an estimator or a factory
-    teacher = copy.deepcopy(template) if hasattr(template, "fit") and not isinstance(template, type) else template()
-    if hasattr(teacher, "get_params"):
-        teacher.set_params(**random_states(teacher, place))
-    teacher.fit(X[members], labels)
-    return teacher
+def trained(make: Callable[[], Any], X: NDArray[Any], y: NDArray[Any], place: tuple[int, int, int]) -> Any:
+    """Return a new model trained on these records alone, a constant if they have one class; ``place``: its seed."""
+    if (y == y[0]).all():  # many classifiers refuse a single class
+        return ConstantVote(y[0])
+    model = make()
+    if hasattr(model, "get_params"):
+        model.set_params(**random_states(model, place))
+    model.fit(X, y)
+    return model
 
 
 def random_states(estimator: Any, place: tuple[int, int, int]) -> dict[str, int]:

@@ -7,6 +7,7 @@ import os
 import secrets
 import sys
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from threading import Event, Thread
@@ -40,7 +41,7 @@ from darrm_opt.release import PrivateVote, ReleaseCounter, ReleaseLog
 from darrm_opt.search import largest_count_between
 from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.votes import count_votes
-from darrm_opt.teachers import ConstantVote, random_states, slot_partition
+from darrm_opt.teachers import slot_partition, trained
 
 MAX_FITS = 1000
 """Maximum number of fits of one release log if private models are charged as a whole."""
@@ -396,14 +397,13 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         self, X: Any, y: NDArray[Any], place: tuple[int, int, int], privacy: Privacy | None, estimator: Any
     ) -> Any:
         """Train one voter on its part; if it is not private, its randomness depends on its place alone."""
-        voter = clone(LogisticRegression() if estimator is None else estimator)
-        if privacy is not None and (self.groups is None or privacy.epsilon < math.inf):
-            # A constant vote for a part with one class would reveal that.
-            names = {"classes": list(range(len(self.classes_)))} if "classes" in voter.get_params() else {}
-            return voter.set_params(**names).fit(X, y)
-        if (y == y[0]).all():
-            return ConstantVote(y[0])  # many classifiers refuse a single class
-        return voter.set_params(**random_states(voter, place)).fit(X, y)
+        template = LogisticRegression() if estimator is None else estimator
+        if privacy is None or (self.groups is not None and privacy.epsilon == math.inf):
+            return trained(partial(clone, template), X, y, place)
+        # A constant vote for a part with one class would reveal that.
+        voter = clone(template)
+        names = {"classes": list(range(len(self.classes_)))} if "classes" in voter.get_params() else {}
+        return voter.set_params(**names).fit(X, y)
 
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import get_tags  # since 1.6, which alone asks for tags in this way

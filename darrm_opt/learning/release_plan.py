@@ -29,6 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ from darrm_opt.tables.groups import MAX_CELLS, MAX_COUNTS, group_cells
 from darrm_opt.tables.objective import as_table_objective
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.votes import Labels
-from darrm_opt.teachers import ConstantVote, random_states
+from darrm_opt.teachers import trained
 
 PRIOR, DEFAULT_PRIOR = "rectangular agreement", "dirichlet(0.2)"
 """Default priors: between two classes, and for more classes or with a price."""
@@ -406,7 +407,7 @@ class SampledVoters:
 
     def votes(self, sample: Sample, row: NDArray[Any]) -> NDArray[np.int64]:
         """Return the K votes on a row as class numbers."""
-        X, y, K, _, estimator, _, _ = self._made_of
+        X, y, K, _, estimator, seed, _ = self._made_of
         votes = np.zeros(K, dtype=np.int64)
         if estimator is None:
             drawn = sample.records
@@ -415,7 +416,8 @@ class SampledVoters:
             return votes
         for number, share in enumerate(sample.shares):
             if share.size:
-                votes[number] = class_votes(self._train_voter(share, number).predict(row[None, :]), 1, self._classes)[0]
+                voter = trained(partial(clone, estimator), X[share], y[share], (seed, number, 0))
+                votes[number] = class_votes(voter.predict(row[None, :]), 1, self._classes)[0]
         return votes
 
     def try_voter(self) -> None:
@@ -425,18 +427,9 @@ class SampledVoters:
             return
         # In [0, 1), which all kinds of classifiers accept; an error there says nothing about its answers.
         made_up = np.random.default_rng(0).random((8 * self._classes, X.shape[1]))
-        voter = clone(estimator)
+        voter, labels = clone(estimator), np.arange(len(made_up)) % self._classes
         try:
-            voter.set_params(**random_states(voter, (seed, 0, 0))).fit(made_up, np.arange(len(made_up)) % self._classes)
-            predicted = voter.predict(made_up[:1])
+            predicted = trained(lambda: voter, made_up, labels, (seed, 0, 0)).predict(made_up[:1])
         except Exception:  # noqa: BLE001 - any error of the user's own code
             return
         class_votes(predicted, 1, self._classes)
-
-    def _train_voter(self, share: NDArray[np.int64], number: int) -> Any:
-        X, y, _, _, estimator, seed, _ = self._made_of
-        labels = y[share]
-        if (labels == labels[0]).all():
-            return ConstantVote(labels[0])  # many classifiers refuse a single class
-        voter = clone(estimator)
-        return voter.set_params(**random_states(voter, (seed, number, 0))).fit(X[share], labels)

@@ -296,10 +296,8 @@ class VoteMechanism(ABC):
         """Return the mechanism at a parameter for which more ``information`` is more useful and less private.
 
         Args:
-            K: voters.
-            classes: C ≥ 2.
+            K: as for `of`, like `classes` and `affected`.
             information: the parameter, or its inverse if a larger one is less useful; at most `most_information`.
-            affected: votes that one record can move.
         """
         value = information if cls.increases else min(cls.range_for(K, classes)[1], 1 / information)
         return cls.of(K, classes, value, affected)
@@ -336,11 +334,9 @@ class VoteMechanism(ABC):
         """Return the mechanism at the most useful parameter for which a number of releases fit in a total.
 
         Args:
-            K: voters.
-            classes: C ≥ 2.
+            K: as for `of`, like `classes` and `affected`.
             total: (ε, δ) of all releases, ε > 0 and finite.
             releases: Q ≥ 1.
-            affected: votes that one record can move.
             sampling: how the records are drawn anew for every release; None: every record is in every release.
             precision: relative distance of the parameter, or of the cost, from the best.
             quick: with ``sampling``, skip the slowest accounts; the result may be some per cent less useful.
@@ -478,9 +474,8 @@ class VoteMechanism(ABC):
         """Return a proved ε of a number of releases at δ, rounded up [nats].
 
         Args:
-            releases: number of releases.
+            releases: as for `cost`, like `sampling`.
             delta: δ of all releases together [probability].
-            sampling: as for `cost`.
         """
         return self.cost(releases, delta, sampling).epsilon
 
@@ -489,8 +484,7 @@ class VoteMechanism(ABC):
 
         Args:
             budget: the total.
-            releases: number of releases.
-            sampling: as for `cost`.
+            releases: as for `cost`, like `sampling`.
         """
         within = cost(self, releases, budget.delta, sampling, enough=budget.epsilon)
         return within.epsilon <= budget.epsilon

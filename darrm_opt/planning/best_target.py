@@ -104,14 +104,9 @@ def best_target(
     """Return the target of one release at which γ_opt is most useful while all releases fit a total budget.
 
     Args:
-        K: number of voters, ≥ 1.
+        K: as for `plan`, like `queries`, `total`, `affected` and `fresh`.
         voter: privacy of one voter, ε = ``inf`` if it has none.
-        queries: Q ≥ 1 releases, fixed beforehand, each chosen freely after the earlier answers.
-        total: (ε, δ) of all releases together, ε > 0 and finite.
-        affected: voters that one record can influence; None means all K.
         objective: what γ_opt maximises.
-        fresh: True if every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
-            False if the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`).
         quick: skip the accounts whose time grows with Q, and try fewer targets: seconds for any Q.
         stop: called between the steps of the search; if it returns True, the best target so far is returned.
 

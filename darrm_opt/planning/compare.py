@@ -118,8 +118,7 @@ def compare(
 
     Args:
         problem: voters (K, voter, affected); its target is not used.
-        queries: as for `plan`, like `fresh` and `bags`.
-        total: (ε, δ) of all releases together, ε > 0 and finite.
+        queries: as for `plan`, like `total`, `fresh` and `bags`.
         objective: what γ_opt maximises and the rows are ordered by. For your own votes, a `histogram` of them.
         prior: distribution of votes, for the errors; None: the objective's own.
         sampling: how each voter, private and fresh, draws its own records for every query: the voters compared are then

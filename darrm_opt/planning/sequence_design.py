@@ -174,16 +174,15 @@ def design_sequence(
 
     Args:
         problem: voters (K, voter, affected); its target is not used.
-        queries: Q, 1..`MAX_QUERIES` releases, fixed beforehand, each chosen freely after the earlier answers.
-        total: (ε, δ) of all releases together, ε > 0 and finite.
+        queries: Q, 1..`MAX_QUERIES` releases.
+        total: as for `plan`.
         objective: what is maximised.
         seeds: other γ; the result is at least as good as each that fits.
         distribution: of the number of voters that one record affects, if it is random: then the problem's ``affected``
             is not used and the account is the average over it. The region is designed for the count that contributes
             most.
-        fresh: True if every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one answer;
-            False if the voters were trained once, and (ε, Δ) is the privacy of the whole voter (`freshness.FRESH`):
-            then they are taken as not private, or γ = 1 is returned if the models together are within the total.
+        fresh: as for `plan`; voters trained once are taken as not private, or γ = 1 is returned if the models together
+            are within the total.
         stop: called between the steps of the search; if it returns True, the best γ so far is returned.
 
     Guarantees:

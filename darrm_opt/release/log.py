@@ -122,10 +122,8 @@ class ReleaseLog:
             budget: total (ε, δ) of all releases; the number that fits is proved by the least of all accounts.
             queries: or this many releases, whose total cost the caller must know; with a budget, it is proved that this
                 many fit.
-            fresh: True if every voter draws new randomness for every query, so that (ε, Δ) is the privacy of one
-                answer; False if the voters were trained once, and (ε, Δ) is the privacy of the whole voter
-                (`accounting.freshness.FRESH`). Such a log is for the releases of one training: use another log for
-                other models. It makes no difference for voters that are not private.
+            fresh: as for `PrivateVote`. A log of voters trained once is for the releases of one training: use another
+                log for other models. It makes no difference for voters that are not private.
             first: number of releases about to be made: a log that allows fewer is not created.
             sampling: how records are sampled for every query; None: no sampling. Such a log only releases for samples
                 of an `EnsembleSampler`, each once, and its total is that of such releases.

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import for_each
-from support.refusals import refused
+from support.refusals import refused, refuses
 from support.strategies import ProblemCase, problem_cases
 
 from darrm_opt import DarrmError, InvalidInput, Privacy, Problem
@@ -117,14 +117,20 @@ def test_a_canonical_problem_stays_as_it_is(case: ProblemCase) -> None:
 
 
 @given(problem_cases())
-def test_nothing_that_rounds_to_a_problem_asks_more_than_its_strictest_reading(case: ProblemCase) -> None:
-    strict = case.problem.strictest
+def test_what_rounds_to_a_problem_lies_between_its_strictest_and_its_loosest_reading(case: ProblemCase) -> None:
+    strict, loose = case.problem.strictest, case.problem.loosest
     assert strict.voter.epsilon >= case.epsilon
     assert strict.voter.delta >= case.Delta
     assert strict.target.epsilon <= case.target_epsilon
     assert strict.target.delta <= case.delta
     assert strict.voter.epsilon == case.epsilon or case.epsilon > 0  # an exact 0 stays 0
     assert strict.voter.delta == case.Delta or case.Delta > 0
+    assert loose.voter.epsilon <= case.epsilon
+    assert loose.voter.delta <= case.Delta
+    assert loose.target.epsilon >= case.target_epsilon
+    assert loose.target.delta >= case.delta
+    assert (loose.voter.delta > 0) == (case.Delta > 0)
+    assert loose.target.epsilon == 0 or case.target_epsilon > 0
 
 
 @given(st.integers(1, 10**GRID_DIGITS - 1), st.integers(-30, 2), st.integers(-400, 400))
@@ -148,21 +154,12 @@ def test_the_strictest_reading_covers_any_delta(delta: float, ulps: int) -> None
         assert strict.voter.delta - strict.target.delta <= max(4e-13, 1.1e-11 * value)  # and costs next to nothing
 
 
-@pytest.mark.parametrize("Delta", [1 - 2.0**-53, 1 - 1e-15, 0.999999999999999])
-def test_voters_that_fail_almost_surely(Delta: float) -> None:
-    almost = Problem(3, Privacy(0.1, Delta), Privacy(0.1, 0.5))
-    assert Delta <= almost.strictest.voter.delta < 1
-
-
-@pytest.mark.parametrize("delta", [pytest.param(1 - 2.0**-53), 1 - 1e-15])
-def test_a_release_that_may_fail_almost_surely(delta: float) -> None:
-    almost = Problem(3, Privacy(0.1), Privacy(0.1, delta))
-    assert 0.999 < almost.strictest.target.delta <= delta
-
-
-@pytest.mark.parametrize("m", [90, pytest.param(101), pytest.param(201)])
-def test_a_default_delta_of_almost_1(m: float) -> None:
-    assert 0.999 < Problem.from_allowance(201, m, 0.1, 0.3).target.delta < 1
+@for_each("delta", [1 - 2.0**-53, 1 - 1e-15, 0.999999999999999])
+def test_a_delta_of_almost_1(delta: float) -> None:
+    strict = Problem(3, Privacy(0.1, delta), Privacy(0.1, delta)).strictest
+    assert 0.999 < strict.target.delta <= delta <= strict.voter.delta < 1
+    for m in (90, 101, 201):
+        assert 0.999 < Problem.from_allowance(201, m, 0.1, 0.3).target.delta < 1
 
 
 def test_zero_is_exactly_zero() -> None:
@@ -207,7 +204,8 @@ def test_the_allowance_is_read_back(m: float) -> None:
 
 @pytest.mark.parametrize("epsilon", [0.0, math.inf])
 def test_no_allowance_where_it_means_nothing(epsilon: float) -> None:
-    assert problem(m=None, epsilon=epsilon, target_epsilon=0.5).m is None
+    asked = problem(m=None, epsilon=epsilon, target_epsilon=0.5, Delta=0.01)
+    assert (asked.m, asked.target.delta) == (None, 0.01)  # by default one voter's Δ
 
 
 @pytest.mark.parametrize("epsilon", [5e-324, 1e-310, 2e-309])
@@ -216,11 +214,6 @@ def test_an_allowance_that_no_double_holds_is_absent(epsilon: float, Delta: floa
     tiny = problem(K=3, m=None, epsilon=epsilon, Delta=Delta, delta=None, target_epsilon=0.6)
     assert (tiny.m, tiny.target.delta) == (None, Delta)
     assert json.loads(canonical_json(problem_record(tiny)))["m"] is None
-
-
-@pytest.mark.parametrize("epsilon", [0.0, math.inf])
-def test_the_default_delta_without_an_allowance_is_one_voters(epsilon: float) -> None:
-    assert problem(m=None, epsilon=epsilon, target_epsilon=0.5, Delta=0.01).target.delta == 0.01
 
 
 NOISY = [0.1, 0.05, 0.1]
@@ -261,6 +254,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [  # the argument, and what is chang
     ("target_epsilon", {"m": 6000}),
     *(("target_epsilon", {"m": None, "target_epsilon": math.inf, **voter}) for voter in ({}, {"Delta": 0.0})),
     ("epsilon", {"epsilon": 0.0, "Delta": 0.0, "m": None, "target_epsilon": 0.1}),
+    *((name, {name: 10**400}) for name in ("epsilon", "m", "delta")),  # beyond every double
 ]
 
 
@@ -272,6 +266,11 @@ def test_invalid_problem_is_refused(argument: str, changes: dict[str, Any]) -> N
     assert isinstance(refusal.value, ValueError)
 
 
+def test_only_a_privacy_is_a_voter_or_a_target() -> None:
+    refuses(Problem, {"K": 11, "voter": Privacy(0.1), "target": Privacy(0.3)}, voter=[(0.1, 0.0)], target=[(0.1, 0.0)])
+    assert Problem(3, Privacy(1.0), Privacy(MAX_TARGET_EPSILON)).target.epsilon == MAX_TARGET_EPSILON
+
+
 def test_the_refusal_carries_its_parts() -> None:
     with pytest.raises(InvalidInput) as refusal:
         problem(affected=12)
@@ -280,35 +279,7 @@ def test_the_refusal_carries_its_parts() -> None:
     assert error.advice == "A record cannot influence more voters than there are."
 
 
-@pytest.mark.parametrize("name", ["epsilon", "m", "delta"])
-def test_a_number_beyond_every_double(name: str) -> None:
-    with refused(name):
-        problem(**{name: 10**400})
-
-
-@pytest.mark.parametrize("which", ["voter", "target"])
-def test_privacy_is_a_noun_of_its_own(which: str) -> None:
-    given: dict[str, Any] = {"voter": Privacy(0.1), "target": Privacy(0.3)} | {which: (0.1, 0.0)}
-    with refused(which):
-        Problem(11, **given)
-
-
-def test_the_largest_target_is_accepted() -> None:
-    assert Problem(3, Privacy(1.0), Privacy(MAX_TARGET_EPSILON)).target.epsilon == MAX_TARGET_EPSILON
-
-
 # ------------------------------------------------------------------------------------------- the loosest reading
-
-
-@given(problem_cases())
-def test_the_loosest_reading_asks_no_more_than_anything_that_rounds_to_a_problem(case: ProblemCase) -> None:
-    loose = case.problem.loosest
-    assert loose.voter.epsilon <= case.epsilon
-    assert loose.voter.delta <= case.Delta
-    assert loose.target.epsilon >= case.target_epsilon
-    assert loose.target.delta >= case.delta
-    assert (loose.voter.delta > 0) == (case.Delta > 0)
-    assert loose.target.epsilon == 0 or case.target_epsilon > 0  # an exact 0 stays 0
 
 
 @given(st.floats(1e-18, 0.999), st.floats(1e-12, 400))

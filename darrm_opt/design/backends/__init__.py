@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
+
+import numpy as np
 
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import BackendUnavailable, InvalidInput
@@ -81,6 +83,29 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Release the solver's resources, at the latest on garbage collection; no further solve is allowed."""
+
+
+class ColdProgram:
+    """Rows of a program whose every solve is cold: the part of a `Backend` besides ``solve``."""
+
+    def __init__(self, entries: int, tolerance: float) -> None:
+        self._entries, self._tolerance = entries, tolerance
+        self._rows, self._limits = np.empty((0, entries)), np.empty(0)
+
+    def add(self, rows: Array, limits: Array) -> None:
+        self._rows, self._limits = np.concatenate([self._rows, rows]), np.concatenate([self._limits, limits])
+
+    def drop(self, rows: Integers) -> None:
+        self._rows, self._limits = np.delete(self._rows, rows, axis=0), np.delete(self._limits, rows)
+
+    def continued(self, rows: Array, limits: Array, start: WarmStart) -> Self:
+        program = type(self)(start.columns.size, self._tolerance)
+        program.add(rows, limits)
+        self.close()
+        return program
+
+    def close(self) -> None:
+        self._rows, self._limits = np.empty((0, self._entries)), np.empty(0)
 
 
 MIN_TOLERANCE = 1e-10

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from darrm_opt.design.backends import MIN_TOLERANCE, Outcome, WarmStart, row_scale
+from darrm_opt.design.backends import ColdProgram, Outcome, row_scale
 from darrm_opt.design.backends.highs import new_highs
 from darrm_opt.design.solution import Status
 from darrm_opt.errors import BackendUnavailable
-from darrm_opt.noise import Array, Integers
+from darrm_opt.noise import Array
 
 cvxpy: Any = importlib.import_module("cvxpy")  # this module has the same name
 
@@ -43,12 +43,11 @@ _STATUS = {
 _TIMED = ("HIGHS", "CLARABEL")
 
 
-class Cvxpy:
+class Cvxpy(ColdProgram):
     """A growing program in CVXPY (see `Backend`); CVXPY cannot warm-start added rows, so each solve is cold."""
 
-    def __init__(self, entries: int, tolerance: float) -> None:  # noqa: ARG002 — each attempt has its own
-        self._rows = np.empty((0, entries))
-        self._limits = np.empty(0)
+    def __init__(self, entries: int, tolerance: float) -> None:
+        super().__init__(entries, tolerance)  # not read: each attempt has its own tolerance
         self._scale = row_scale(entries)
         solvers = cvxpy.installed_solvers()
         attempts = [(name, options) for name, options in ATTEMPTS if name in solvers]
@@ -57,19 +56,6 @@ class Cvxpy:
         if not self._attempts:
             raise BackendUnavailable("backend = 'cvxpy': CVXPY finds no solver; install one, or use backend = 'highs'.")
         new_highs({})  # the first HiGHS object of a process prints, and it must not be CVXPY's
-
-    def add(self, rows: Array, limits: Array) -> None:
-        self._rows = np.concatenate([self._rows, rows])
-        self._limits = np.concatenate([self._limits, limits])
-
-    def drop(self, rows: Integers) -> None:
-        self._rows, self._limits = np.delete(self._rows, rows, axis=0), np.delete(self._limits, rows)
-
-    def continued(self, rows: Array, limits: Array, start: WarmStart) -> Cvxpy:
-        program = Cvxpy(start.columns.size, MIN_TOLERANCE)
-        program.add(rows, limits)
-        self.close()
-        return program
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         gamma = cvxpy.Variable(weights.size, bounds=[0.0, 1.0])
@@ -88,6 +74,3 @@ class Cvxpy:
             return Outcome(status, np.zeros(weights.size), np.zeros(self._limits.size), 0)
         multipliers = np.asarray(privacy[0].dual_value) if privacy else np.empty(0)
         return Outcome(status, np.asarray(gamma.value), multipliers, int(problem.solver_stats.num_iters or 0))
-
-    def close(self) -> None:
-        """Nothing to release: no state is held between solves."""

@@ -26,9 +26,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from darrm_opt.design.backends import Outcome, WarmStart
+from darrm_opt.design.backends import ColdProgram, Outcome
 from darrm_opt.design.solution import Status
-from darrm_opt.noise import Array, Integers
+from darrm_opt.noise import Array
 
 MAX_ITERATIONS = 100
 """Three times as many iterations as any program was seen to need."""
@@ -80,27 +80,10 @@ class _Point(NamedTuple):
         return _Point(*(values + step * change for values, change, step in zip(self, direction, steps, strict=True)))
 
 
-class InteriorPoint:
+class InteriorPoint(ColdProgram):
     """A growing program that is solved to a given gap (see `Backend`)."""
 
-    def __init__(self, entries: int, tolerance: float) -> None:
-        self._entries, self._tolerance = entries, tolerance
-        self.gap = 0.0  # the gap to which a solve must come
-        self._rows, self._limits = np.empty((0, entries)), np.empty(0)
-
-    def add(self, rows: Array, limits: Array) -> None:
-        self._rows, self._limits = np.concatenate([self._rows, rows]), np.concatenate([self._limits, limits])
-
-    def drop(self, rows: Integers) -> None:
-        self._rows, self._limits = np.delete(self._rows, rows, axis=0), np.delete(self._limits, rows)
-
-    def continued(self, rows: Array, limits: Array, start: WarmStart) -> InteriorPoint:
-        program = InteriorPoint(start.columns.size, self._tolerance)
-        program.add(rows, limits)
-        return program
-
-    def close(self) -> None:
-        self._rows, self._limits = np.empty((0, self._entries)), np.empty(0)
+    gap = 0.0  # the gap to which a solve must come
 
     def solve(self, weights: Array, seconds: float | None = None) -> Outcome:
         deadline = np.inf if seconds is None else time.perf_counter() + seconds

@@ -148,11 +148,6 @@ def test_a_question_that_makes_no_sense_is_refused(question: dict[str, Any], tex
         least_parameter(5, **{"epsilon": 0.1} | question)
 
 
-def test_an_agreement_out_of_reach_says_what_is_within() -> None:
-    with refused("utility"):
-        least_parameter(5, epsilon=0.1, Delta=0.1, delta=0.0, utility=0.99)
-
-
 @for_each("Delta", [0.0, 1e-4])
 @for_each("utility", [0.3, 0.9, 1.0])
 def test_the_least_allowance_reaches_the_utility_and_a_smaller_one_does_not(utility: float, Delta: float) -> None:
@@ -164,28 +159,15 @@ def test_the_least_allowance_reaches_the_utility_and_a_smaller_one_does_not(util
     assert solve(Problem(11, problem.voter, smaller)).upper_bound < utility
 
 
-def test_a_utility_that_a_tradeoff_shows_is_found_again() -> None:
-    problem = Problem.from_allowance(9, 3, 0.25)
-    line = tradeoff(problem, [3], delta=0.0)
-    found = least_m(problem, line.utilities[0] - 1e-10)
-    assert found.problem.target.epsilon == pytest.approx(line.target_epsilons[0], rel=1e-6)
-
-
-def test_what_costs_nothing_is_had_at_target_zero() -> None:
-    problem = Problem(3, Privacy(0.1, 0.0), Privacy(1.0, 0.9))
-    found = least_m(problem, 0.5)
-    assert found.problem.target.epsilon == 0
-    assert found.utility >= 0.5
-
-
-def test_a_utility_out_of_reach_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "MAX_SEARCHED_EPSILON", 4.0)
-    problem = Problem(3, Privacy(math.inf), Privacy(1.0))
-    with refused("utility", "1.0"):
-        least_m(problem, 1.0)
-
-
 @for_each("utility", [0.0, -1.0, 1.5, math.nan])
 def test_invalid_shares_are_refused(utility: float) -> None:
     with pytest.raises(InvalidInput, match=r"expected a share in \(0, 1\]"):
         least_m(Problem.from_allowance(5, 1, 0.1), utility)
+
+
+def test_a_utility_out_of_reach_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    with refused("utility"):
+        least_parameter(5, epsilon=0.1, Delta=0.1, delta=0.0, utility=0.99)
+    monkeypatch.setattr(sweep, "MAX_SEARCHED_EPSILON", 4.0)
+    with refused("utility", "1.0"):
+        least_m(Problem(3, Privacy(math.inf), Privacy(1.0)), 1.0)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 from collections.abc import Sequence
 from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support.cases import for_each
 from support.exact import Voters, multisets, named, precise
 from support.strategies import random_noise
 
 from darrm_opt import InvalidInput, NoiseFunction, Privacy, Problem, solve, verify
-from darrm_opt.design.privacy_profile import privacy_profile
+from darrm_opt.design.constraint import ConstraintGenerator, PrivacyConstraint
+from darrm_opt.design.privacy_profile import ProfileSearch, privacy_profile
 
 EPSILONS = (-3.0, -0.7, -1e-3, 0.0, 1e-6, 0.1, 0.3, 0.90000001, 4.0, 30.0)
 
@@ -48,17 +46,6 @@ def test_every_point_is_the_exact_one_or_just_above(
         assert Decimal(float(delta)) >= exact
         assert float(delta) <= float(exact) + 2e-12 * max(1.0, math.exp(asked))
         assert attained == pytest.approx(float(exact), abs=2e-12 * max(1.0, math.exp(asked)))
-
-
-@given(st.lists(st.floats(-20, 20), min_size=1, max_size=12), st.integers(0, 1000))
-def test_the_order_asked_and_company_change_nothing_that_matters(epsilons: list[float], seed: int) -> None:
-    problem = Problem(7, Privacy(0.4, 0.01), Privacy(1.0, 0.1))
-    noise = random_noise(np.random.default_rng(seed), 7)
-    together = privacy_profile(noise, problem, epsilons)
-    assert together.epsilons.tolist() == epsilons
-    for epsilon, delta in zip(epsilons, together.deltas, strict=True):
-        alone = privacy_profile(noise, problem, [epsilon]).deltas[0]
-        assert delta == pytest.approx(alone, abs=1e-12 * max(1.0, math.exp(epsilon)))
 
 
 @pytest.mark.parametrize("Delta", [0.0, 1e-4])
@@ -105,11 +92,28 @@ def test_invalid_epsilons_are_refused(epsilons: Sequence[float]) -> None:
         privacy_profile(np.zeros(4), Problem.from_allowance(3, 1, 0.1), epsilons)
 
 
-def test_more_affected_voters_never_leak_less() -> None:
-    noise = random_noise(np.random.default_rng(5), 9, "uniform")
-    profiles = [
-        privacy_profile(noise, Problem(9, Privacy(0.3, 1e-3), Privacy(1.0, 0.1), r), [0.0, 0.2, 0.5]).deltas
-        for r in range(1, 10)
-    ]
-    for fewer, more in itertools.pairwise(profiles):
-        assert np.all(fewer <= more + 1e-12)
+@for_each(
+    "problem",
+    [
+        Problem(7, Privacy(0.4), Privacy(0.5)),
+        Problem(6, Privacy(0.3, 0.02), Privacy(0.5, 0.05)),
+        Problem(5, Privacy(math.inf), Privacy(0.5), affected=2),
+        Problem(5, Privacy(0.0, 0.1), Privacy(0.1, 0.2), affected=3),
+    ],
+)
+@for_each("seed", range(4))
+def test_every_answer_covers_all_neighbours_whatever_was_asked_before(problem: Problem, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    noise = NoiseFunction.from_upper_half(random.random((problem.K + 1) // 2), problem.K)
+    epsilons = random.permutation(np.linspace(0, 4, 17))
+    constraint = PrivacyConstraint.of(problem)
+    everything = np.concatenate(list(ConstraintGenerator(problem).blocks()))
+    p, q = constraint.pair(noise.signed, everything)
+    search = ProfileSearch(noise, problem)
+    at_once = privacy_profile(noise, problem, epsilons)
+    for epsilon, delta in zip(epsilons.tolist(), at_once.deltas.tolist(), strict=True):
+        found, on_data, on_neighbour = search.at(epsilon)
+        worst = float(np.max(p - math.exp(epsilon) * q, initial=0.0))
+        assert worst - 1e-14 <= found <= worst + 1e-12 * math.exp(epsilon)
+        assert found == pytest.approx(delta, abs=1e-12 * math.exp(epsilon))
+        assert on_data - math.exp(epsilon) * on_neighbour == pytest.approx(worst, abs=1e-12 * math.exp(epsilon))

@@ -128,42 +128,29 @@ def test_one_voter_is_randomised_response_of_one_bit() -> None:
 # ------------------------------------------------------------------------------------------------ relatives
 
 
-def utilities(problems: list[Problem], objective: str = "rectangular") -> list[float]:
-    return [solved(problem, objective).utility for problem in problems]
-
-
-def rises(values: list[float]) -> bool:
-    return bool(np.all(np.diff(values) >= -SLACK))
-
-
-@for_each("Delta", [0.0, 1e-3])
-@for_each("K", [8, 11])
-def test_a_larger_allowance_never_hurts(K: int, Delta: float) -> None:
-    values = utilities(
+EASIER: list[list[Problem]] = [  # each problem asks no more than the one before it
+    *(
         [Problem.from_allowance(K, m, 0.3, Delta, delta=2 * Delta) for m in (0.2, 0.7, 1, 1.5, 2, 3.3, 5, 6, 9)]
-    )
-    assert rises(values)
-    assert values[0] < values[4] < values[-1]
+        for K in (8, 11)
+        for Delta in (0.0, 1e-3)
+    ),
+    *([Problem.from_allowance(9, m, 0.1, 1e-3, delta=d) for d in (0.0, 1e-6, 1e-3, 5e-3, 0.05, 0.4)] for m in (1, 3)),
+    [Problem(9, Privacy(0.1, D), Privacy(0.3, 1e-2)) for D in (0.3, 0.1, 0.01, 1e-3, 1e-5, 1e-9, 0.0)],
+    [Problem(9, Privacy(e, 1e-4), Privacy(0.3, 1e-3)) for e in (4.0, 1.0, 0.3, 0.1, 0.01, 0.0)],
+    [Problem(9, Privacy(e), Privacy(0.3)) for e in (math.inf, 9.0, 2.0, 0.5, 0.05)],
+    *(
+        [Problem(10, voter, Privacy(0.4, 0.01), r) for r in range(10, 0, -1)]
+        for voter in (Privacy(0.1), Privacy(0.5, 1e-3), Privacy(math.inf), Privacy(0.0, 0.05))
+    ),
+]
 
 
-@pytest.mark.parametrize("m", [1, 3])
-def test_a_larger_delta_never_hurts(m: int) -> None:
-    assert rises(
-        utilities([Problem.from_allowance(9, m, 0.1, 1e-3, delta=d) for d in (0.0, 1e-6, 1e-3, 5e-3, 0.05, 0.4)])
-    )
-
-
-def test_less_private_voters_never_help_at_the_same_target() -> None:
-    by_Delta = [Problem(9, Privacy(0.1, D), Privacy(0.3, 1e-2)) for D in (0.0, 1e-9, 1e-5, 1e-3, 0.01, 0.1, 0.3)]
-    by_epsilon = [Problem(9, Privacy(e, 1e-4), Privacy(0.3, 1e-3)) for e in (0.0, 0.01, 0.1, 0.3, 1.0, 4.0)]
-    assert rises(utilities(by_Delta)[::-1])
-    assert rises(utilities(by_epsilon)[::-1])
-    assert rises(utilities([Problem(9, Privacy(e), Privacy(0.3)) for e in (0.05, 0.5, 2.0, 9.0, math.inf)])[::-1])
-
-
-@for_each("voter", [Privacy(0.1), Privacy(0.5, 1e-3), Privacy(math.inf), Privacy(0.0, 0.05)])
-def test_a_record_that_reaches_more_voters_never_helps(voter: Privacy) -> None:
-    assert rises(utilities([Problem(10, voter, Privacy(0.4, 0.01), r) for r in range(1, 11)])[::-1])
+@for_each("problems", EASIER)
+def test_asking_for_less_never_hurts(problems: list[Problem]) -> None:
+    """A larger allowance or δ, more private voters at the same target, a record that reaches fewer voters."""
+    utilities = [solved(problem).utility for problem in problems]
+    assert np.all(np.diff(utilities) >= -SLACK)
+    assert utilities[0] < utilities[-1] or utilities[0] > 1 - SLACK
 
 
 @for_each("objective", ["rectangular", "uniform(lower=0.6)", "shared(1,1)"])
@@ -228,6 +215,7 @@ def test_solving_twice_gives_the_same_bits() -> None:
     assert first == dataclasses.replace(second, statistics=first.statistics)
     assert np.array_equal(first.gamma, second.gamma)
     assert first.statistics == second.statistics  # seconds do not count
+    assert (hash(first), hash(first.certificate)) == (hash(second), hash(second.certificate))
 
 
 def test_the_bound_holds_for_everything_private() -> None:
@@ -385,14 +373,6 @@ def test_the_clock_running_out_in_a_coarse_stage_leaves_a_certified_answer(monke
 
 
 # ----------------------------------------------------------------------------------- time, progress, refusals
-
-
-def test_the_clock_running_out_leaves_a_certified_answer() -> None:
-    problem = Problem.from_allowance(K=21, m=4, epsilon=0.3, Delta=1e-3)
-    solution = sound(solve(problem, time_limit=1e-9))
-    assert solution.status is Status.TIME_LIMIT
-    assert solution.gap == solution.upper_bound - solution.utility
-    assert solution.upper_bound >= solve(problem).utility
 
 
 def test_the_clock_running_out_midway_keeps_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,10 +30,18 @@ CASES: list[Case] = json.loads((DATA / "profile_optima.json").read_text(encoding
 SMALL = [case for case in CASES if case["corners"] < 3000]
 
 
+def groups_of(case: Case) -> list[tuple[int, Points]]:
+    return [(K, [(float(epsilon), delta) for epsilon, delta in points]) for K, points in case["groups"]]
+
+
+def enumeration_of(case: Case, *, monotone: bool = True) -> Enumeration:
+    shape: Any = {"abstention": case["abstention"], "monotone": monotone}
+    return Enumeration.of(groups_of(case), case["classes"], case["affected"], **shape)
+
+
 def enumerated(case: Case, *, monotone: bool = True) -> float:
     """The optimum of a case by enumeration."""
-    groups = [(K, [(float(epsilon), delta) for epsilon, delta in points]) for K, points in case["groups"]]
-    every = Enumeration.of(groups, case["classes"], case["affected"], abstention=case["abstention"], monotone=monotone)
+    every = enumeration_of(case, monotone=monotone)
     return every.optimum(every.plurality_worth(), *[tuple(point) for point in case["target"]])
 
 
@@ -88,10 +96,7 @@ def test_outcomes_are_the_edges_of_the_region(points: Points, expected: int) -> 
 
 def problem_of(case: Case) -> Problem:
     """A case as a problem of the product."""
-    groups = [
-        VoterGroup(K, PrivacyProfile([(float(epsilon), delta) for epsilon, delta in points]))
-        for K, points in case["groups"]
-    ]
+    groups = [VoterGroup(K, PrivacyProfile(points)) for K, points in groups_of(case)]
     return Problem(
         groups=groups,
         target=TargetProfile(case["target"]),
@@ -116,8 +121,7 @@ def test_optimum_is_that_of_enumeration(listed: bool, case: Case) -> None:
     assert case["right"] <= solution.upper_bound + 1e-9
     assert verify_table(problem, solution.table) == solution.certificate
     if listed and case["corners"] < 3000:
-        groups = [(K, [(float(epsilon), delta) for epsilon, delta in points]) for K, points in case["groups"]]
-        every = Enumeration.of(groups, case["classes"], case["affected"], abstention=case["abstention"], monotone=True)
+        every = enumeration_of(case)
         for epsilon, delta in case["target"]:
             assert every.worst_excess(solution.table.probabilities, epsilon, delta) <= 0
 
@@ -219,8 +223,7 @@ def test_hostile_tables_are_judged_as_enumeration_judges_them(seed: int) -> None
     """Random tables, and optima moved a little outward, where all corners are listed and where a map is left open."""
     case = SMALL[seed]
     chance = np.random.default_rng(seed)
-    groups = [(K, [(float(epsilon), delta) for epsilon, delta in points]) for K, points in case["groups"]]
-    every = Enumeration.of(groups, case["classes"], case["affected"], abstention=case["abstention"], monotone=True)
+    every = enumeration_of(case)
     problem = problem_of(case)
     cells, optimum = group_cells(problem), solve_table(problem).table
     with pytest.MonkeyPatch.context() as patch:

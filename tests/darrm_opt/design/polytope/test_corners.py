@@ -145,11 +145,6 @@ def test_every_multiset_once(K: int, affected: int, Delta: float) -> None:
     assert len(vectors) == len(listed) == generator(K, affected, Delta=Delta).size
 
 
-@pytest.mark.parametrize("epsilon", [math.inf, 0.1])
-def test_four_corners_without_Delta(epsilon: float) -> None:
-    assert stream(generator(4, 2, epsilon=epsilon)).shape[1] == 4
-
-
 @given(st.integers(1, 60), st.integers(1, 60), st.booleans())
 def test_the_size_is_a_closed_form(K: int, affected: int, Delta: bool) -> None:
     r, q = min(K, affected), 6 if Delta else 2

@@ -11,6 +11,8 @@ import subprocess
 import sys
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,68 +69,52 @@ def test_without_Delta_the_paths_agree_bit_by_bit(seed: int) -> None:
         assert (one.bound, one.value, one.method) == (other.bound, other.value, other.method)
 
 
-@WITH_KERNEL
-@pytest.mark.parametrize("affected", range(1, 9))
-def test_a_budget_of_moving_voters_is_shared_in_the_worst_way(monkeypatch: pytest.MonkeyPatch, affected: int) -> None:
-    """Against complete enumeration, with bounds for each share of the budget and, for want of memory, with one for all."""
-    for entries, Delta, seed in itertools.product((2_000_000, 0), (0.01, 0.1, 0.35, 0.7), range(3)):
-        monkeypatch.setattr(compiled, "MAX_TABLE_ENTRIES", entries)
+@contextmanager
+def without(*limits: str) -> Iterator[None]:
+    """Set limits of the kernel's search to 0, in the tables that it reads."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in limits:
+            patched.setattr(compiled, name, 0)
         compiled._tables.cache_clear()
-        K = 8 + seed % 2
+        compiled._binomials.cache_clear()
+        yield
+    compiled._tables.cache_clear()
+    compiled._binomials.cache_clear()
+
+
+@WITH_KERNEL
+@for_each("limits", [(), ("MAX_TABLE_ENTRIES",), ("MAX_EVALUATED_MEAN",), ("MAX_PASSED_ENTRIES",)])
+@for_each(("K", "affected"), [(8, affected) for affected in range(1, 9)] + [(9, 9), (9, 4)])
+def test_each_way_to_search_a_row_completely(K: int, affected: int, limits: tuple[str, ...]) -> None:
+    """Bounds for each share of the budget of moving voters, or one for all; whole rows, passes, or single skeletons."""
+    for Delta, seed in itertools.product((0.01, 0.1, 0.35, 0.7), range(2)):
         problem = Problem(K, Privacy(0.05 + seed, Delta), Privacy(0.7, Delta / 2), affected)
         noise, constraint = uneven(np.random.default_rng((seed, affected)), K), PrivacyConstraint.of(problem)
         true = enumerated_worst_case(noise, problem)
-        for above, most in itertools.product((-math.inf, true.value - 1e-3, true.value + 1e-9), (0, 50)):
-            found = worst_case(noise, constraint, above=above, most=most)
-            assert true.value - 1e-13 <= found.bound <= max(true.value, above) + 1e-12
-            if above < true.value:
-                assert found.value == pytest.approx(true.value, abs=1e-13)
-                at_found = constraint.values(noise.signed, found.counts[np.newaxis])[0]
-                assert at_found == pytest.approx(found.value, abs=1e-13)
-                assert found.counts[2:].sum() <= affected
-        cuts = near_faces(noise, constraint, above=true.value / 2, most=50).cuts
+        with without(*limits):
+            for above, most in itertools.product((-math.inf, true.value - 1e-3, true.value + 1e-9), (0, 50)):
+                found = worst_case(noise, constraint, above=above, most=most)
+                assert true.value - 1e-13 <= found.bound <= max(true.value, above) + 1e-12
+                if above < true.value:
+                    assert found.value == pytest.approx(true.value, abs=1e-13)
+                    at_found = constraint.values(noise.signed, found.counts[np.newaxis])[0]
+                    assert at_found == pytest.approx(found.value, abs=1e-13)
+                    assert found.counts[2:].sum() <= affected
+            cuts = near_faces(noise, constraint, above=true.value / 2, most=50).cuts
         assert (cuts[:, 2:].sum(axis=1) <= affected).all()
         assert (constraint.values(noise.signed, cuts) <= true.value + 1e-13).all()
-    compiled._tables.cache_clear()
 
 
 @WITH_KERNEL
-@pytest.mark.parametrize("name", ["MAX_EVALUATED_MEAN", "MAX_TABLE_ENTRIES", "MAX_PASSED_ENTRIES"])
-@pytest.mark.parametrize(("K", "affected"), [(9, 9), (9, 4), (8, 7)])
-def test_each_way_to_search_a_row_completely(monkeypatch: pytest.MonkeyPatch, name: str, K: int, affected: int) -> None:
-    """Whole rows where a mean over the binomials is not worth its terms, single skeletons where no pass is."""
-    monkeypatch.setattr(compiled, name, 0)
-    compiled._tables.cache_clear()
-    compiled._binomials.cache_clear()
-    for Delta, seed in itertools.product((0.01, 0.3), range(4)):
-        problem = Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected)
-        noise, constraint = uneven(np.random.default_rng((seed, 3)), K), PrivacyConstraint.of(problem)
-        true = enumerated_worst_case(noise, problem)
-        for above, most in itertools.product((-math.inf, true.value - 1e-3), (0, 50)):
-            found = worst_case(noise, constraint, above=above, most=most)
-            assert found.value == pytest.approx(true.value, abs=1e-13)
-            assert true.value - 1e-13 <= found.bound <= max(true.value, above) + 1e-12
-    compiled._tables.cache_clear()
-    compiled._binomials.cache_clear()
-
-
-@WITH_KERNEL
-@pytest.mark.parametrize(("above", "method"), [(0.0, "first-order"), (2.0, "complete")])
-def test_rows_that_nothing_can_search_are_charged_at_their_bound(
-    monkeypatch: pytest.MonkeyPatch, above: float, method: str
-) -> None:
-    monkeypatch.setattr(compiled, "MAX_EVALUATED_MEAN", 0)
-    monkeypatch.setattr(compiled, "MAX_PASSED_ENTRIES", 0)
-    compiled._tables.cache_clear()
-    compiled._binomials.cache_clear()
+@for_each(("above", "method"), [(0.0, "first-order"), (2.0, "complete")])
+def test_rows_that_nothing_can_search_are_charged_at_their_bound(above: float, method: str) -> None:
     problem = Problem(8, Privacy(0.2, 0.1), Privacy(0.7, 0.05))
     constraint, noise = PrivacyConstraint.of(problem), uneven(np.random.default_rng(3), 8)
     true = enumerated_worst_case(noise, problem)
-    found = worst_case(noise, constraint, above=above)
+    with without("MAX_EVALUATED_MEAN", "MAX_PASSED_ENTRIES"):
+        found = worst_case(noise, constraint, above=above)
     assert found.bound >= true.value
     assert found.method == method
-    compiled._tables.cache_clear()
-    compiled._binomials.cache_clear()
 
 
 @WITH_KERNEL
@@ -172,23 +158,6 @@ def test_a_certificate_of_either_path_verifies_by_the_other(Delta: float) -> Non
             assert verify(problem, answers[path].gamma).margin >= 0
     assert answers["c"].gamma == pytest.approx(answers["numpy"].gamma, abs=1e-9)
     assert answers["c"].utility == pytest.approx(answers["numpy"].utility, abs=1e-10)
-
-
-@WITH_KERNEL
-@for_each("Delta", [0.0, 1e-6, 1e-2, 0.3])
-@for_each(("K", "affected"), [(1, 1), (9, 9), (12, 5), (40, 40)])
-def test_monotone_noise_functions(K: int, affected: int, Delta: float) -> None:
-    constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3, Delta), Privacy(0.9, Delta / 2), affected))
-    noise = random_noise(np.random.default_rng(K), K, "monotone")
-    for most in (0, 5, 100):
-        one, other = by_each_path(worst_case, noise, constraint, above=0.05, most=most)
-        assert one.method == other.method == "monotone"
-        assert one.error == other.error
-        assert one.bound == pytest.approx(other.bound, abs=1e-14)
-        assert constraint.values(noise.signed, one.counts[np.newaxis])[0] == pytest.approx(one.value, abs=1e-13)
-        assert len(one.cuts) == len(other.cuts)
-        values = [constraint.values(noise.signed, found.cuts) for found in (one, other)]
-        assert values[0] == pytest.approx(values[1], abs=1e-13)
 
 
 # --------------------------------------------------------------------------------------------- threads, cuts, time

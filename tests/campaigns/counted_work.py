@@ -1,4 +1,4 @@
-"""A worker's work, counted: each solve is written to the file that ``COUNTED`` names when it begins and is complete.
+"""Count of a worker's solves: each is logged to the file named by ``COUNTED`` when it begins and when it is complete.
 
 A problem whose key stands in ``COUNTED_CRASH`` takes its process with it.
 """

@@ -1,13 +1,13 @@
-"""The driver of the campaigns: their options, numbered cases, progress, what is wrong, and the record of the result.
+"""Driver of the campaigns: options, numbered cases, progress, faults, and the published result.
 
-A campaign states how to examine the case of a seed and a number, and how to tell what all cases came to:
+A campaign defines how to examine the case with a given seed and number, and how to summarise all cases:
 
     CAMPAIGN = Campaign("soundness", __doc__, "problems", 10_000, examine, lines)
 
     PYTHONPATH=tests python -m campaigns.soundness --problems 500 --seed 3 --minutes 10 --record FILE --write PAGE
 
-Faults are printed at once. With ``--record`` each case is a line of JSON, and the cases that the file has of this seed
-are not examined again: a run that was interrupted goes on where it stopped.
+Faults are printed at once. With ``--record`` each case is written as a line of JSON, and recorded cases of the same seed
+are not examined again, so an interrupted run continues where it stopped.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ WIDTH = 108
 
 @dataclass(frozen=True)
 class Row:
-    """What is kept of one case: plain values, a line of JSON."""
+    """Record of one case: plain values, one line of JSON."""
 
-    faults: list[str] = field(default_factory=list)  # what is wrong, in words
-    kinds: list[str] = field(default_factory=list)  # what the case is counted as, such as "status: optimal"
+    faults: list[str] = field(default_factory=list)  # in words
+    kinds: list[str] = field(default_factory=list)  # categories of the case, such as "status: optimal"
     values: dict[str, float] = field(default_factory=dict)  # numbers by name
 
 
@@ -62,7 +62,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Campaign:
-    """A campaign of numbered cases; each has its own generator, so that one can be examined alone."""
+    """Campaign of numbered cases; each has its own random generator, so any case can be examined alone."""
 
     name: str  # of its module
     doc: str | None  # help
@@ -74,7 +74,7 @@ class Campaign:
     packages: tuple[str, ...] = ()  # whose versions the result names
 
     def run(self, options: argparse.Namespace) -> Tally:
-        """Examine the cases; print what is wrong with one at once."""
+        """Examine the cases; print faults at once."""
         tally, end, told = Tally(), time.monotonic() + 60 * options.minutes, time.monotonic()
         known = read_record(options.record, options.seed) if options.record else {}
         total = getattr(options, self.unit)
@@ -146,7 +146,7 @@ def read_record(path: Path, seed: int) -> dict[int, Row]:
 
 
 def origin(command: str, *packages: str) -> str:
-    """Return the last line of a result: what made it, when, and with which versions."""
+    """Return the last line of a result: its command, date and versions."""
     versions = [f"darrm-opt {__version__}", *(f"{package} {version(package)}" for package in packages)]
     return f"`{command}`, {dt.datetime.now(tz=dt.UTC):%Y-%m-%d}; {', '.join(versions)}."
 
@@ -157,7 +157,7 @@ def listed(counts: Counter[str]) -> str:
 
 
 def shares_within(values: Sequence[float], limits: Iterable[float]) -> str:
-    """Return which shares of values are within limits."""
+    """Return the share of values within each limit."""
     return ", ".join(
         f"{sum(value <= limit for value in values) / len(values):.2%} at most {limit:g}" for limit in limits
     )

@@ -1,4 +1,4 @@
-"""What votes earn at the size of PATE: labels by their data-dependent loss, and the ε that a test may state for them.
+"""Savings at the scale of PATE: labels by their data-dependent loss, and the ε that a test may state for them.
 
 For votes of 250 teachers on ten classes at four levels of agreement, and for votes of teachers that learned
 scikit-learn's digits, the campaign computes

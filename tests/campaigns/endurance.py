@@ -1,9 +1,9 @@
-"""A day of mixed load on a real server: does its memory stay flat, and is anything ever a 5xx?
+"""A day of mixed load on a real server: does its memory stay flat, and does it ever answer with a 5xx?
 
-A server with API keys, log, metrics and a SQLite store, as in production; eight connections that are kept alive and now
-and then opened anew; stored γ in several spellings and forms, certificates, curves, accounts, new problems, batches,
-jobs, event streams, requests that are wrong in many ways, clients that disconnect. A million requests imitate 24 hours
-at 12 requests a second.
+A server with API keys, log, metrics and a SQLite store, as in production, is asked over eight persistent connections,
+which are reopened now and then: stored γ in several spellings and formats, certificates, curves, accounts, new problems,
+batches, jobs, event streams, invalid requests of many kinds, clients that disconnect. A million requests represent 24
+hours at 12 requests a second.
 
     PYTHONPATH=tests python -m campaigns.endurance --requests 1000000 --write docs/faults.md
 

@@ -1,4 +1,4 @@
-"""Is any total of a mechanism below what an adaptive adversary attains, and is any much above it?
+"""Is any total of a mechanism below what an adaptive adversary attains, or far above it?
 
 Random mechanisms of up to six voters among up to three classes, sampled or not, for up to three releases. The oracle
 shares no code with the product: laws of noise from their definitions and every value of it, all pairs of votes that a

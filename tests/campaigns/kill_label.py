@@ -1,10 +1,10 @@
-"""Kill `darrm label` again and again, and hold the release log against the labels.
+"""Kill `darrm label` repeatedly, and compare the release log with the labels.
 
-Each trial labels one file of votes. The process is killed with SIGKILL at random moments, told by how much the log has
-grown and a random delay, and started again with the same command until it ends by itself. Then every row must have been
-released exactly once: the log's blocks are the job's blocks, once each; its bits are the labels; and it has spent what
-a job that nobody disturbed spends, which is the number of rows. With ``--classes`` votes are among classes, released by
-Confident-GNMax with a cap: then the log counts the labels among the answers, and there are as many as the cap allows.
+Each trial labels one file of votes. The process is killed by SIGKILL at random moments, chosen by the growth of the log
+and a random delay, and restarted with the same command until it ends by itself. Then every row must have been released
+exactly once: the log holds each block of the job once, its bits are the labels, and it has spent as much as an
+undisturbed job, one release a row. With ``--classes`` the votes are among classes and released by Confident-GNMax with
+a cap; then the log counts the labels among the answers, which are as many as the cap allows.
 
     PYTHONPATH=tests python -m campaigns.kill_label --trials 100
     PYTHONPATH=tests python -m campaigns.kill_label --trials 10 --classes 4
@@ -35,11 +35,11 @@ K = 5
 
 @dataclass(frozen=True)
 class Trial:
-    """What a job that was killed came to."""
+    """Outcome of a job that was killed."""
 
-    kills: int  # how often it was killed while it worked
+    kills: int  # while it worked
     resumed: int  # labels that its last run found in the release log
-    faults: tuple[str, ...]  # what was wrong in the end, in words
+    faults: tuple[str, ...]  # at its end, in words
 
 
 def kill_and_resume(

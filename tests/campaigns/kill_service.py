@@ -1,12 +1,12 @@
-"""Is anything lost, or wrong, when the service is killed at any moment?
+"""Is anything lost or wrong when the service is killed at any moment?
 
-A real server over one SQLite file, with workers and solver processes; clients, each a process, that have random
-problems designed and write down every answer they get. Again and again one of them, whichever, is ended by SIGKILL: the
-server, one of its workers, one of its solver processes, or a client. What was killed is started again, and in the end
+A real server over one SQLite file, with workers and solver processes, serves clients, each a process of its own, that
+request random designs and record every answer. Repeatedly a random one of them is killed by SIGKILL and started again:
+the server, a worker, a solver process or a client. At the end
 
 - the store opens, and every row in it is proved again (`solver_cache.check`);
-- every answer that any client ever got is private, and is still the answer, bit by bit;
-- every job that was submitted ends, and none of those that a client saw done is anything else afterwards.
+- every answer that any client received is private, and is still the stored answer, bit by bit;
+- every submitted job ends, and no job that a client saw done has another state afterwards.
 
     PYTHONPATH=tests python -m campaigns.kill_service --kills 200
 """
@@ -46,8 +46,8 @@ PAUSE = 0.7
 """Longest time between a start and the next kill [s]; drawn uniformly."""
 
 BREATH = 30.0
-"""Longest wait for an answer [s] in the half of the rounds that begin with one: on a busy machine nobody would
-otherwise live long enough to get any, and the round would show nothing about answers."""
+"""Longest wait for an answer [s], in the half of the rounds that begin with one: on a busy machine no client would
+otherwise live long enough to receive any."""
 
 SETTINGS = {
     "DARRM_WORKERS": "2",
@@ -81,7 +81,7 @@ def problem(random_: random.Random) -> dict[str, Any]:
 
 
 def client(url: str, path: Path, seed: int) -> None:
-    """Ask for γ for ever, in the two ways there are, and write down each answer before asking again."""
+    """Request designs for ever, directly or as jobs, and record each answer before the next request."""
     random_ = random.Random(seed)
     with httpx.Client(base_url=url, timeout=20) as http, path.open("a", encoding="utf-8") as file:
         while True:
@@ -115,10 +115,10 @@ def _ask(http: httpx.Client, problem: dict[str, Any], *, waits: bool) -> dict[st
 
 
 class Campaign:
-    """A server, its clients, and one who kills them.
+    """A server, its clients, and their killer.
 
     Args:
-        folder: for the store, the logs and what clients write down.
+        folder: for the store and the records of the clients.
         seed: of all choices.
     """
 
@@ -132,7 +132,7 @@ class Campaign:
         self.clients = [self._client() for _ in range(CLIENTS)]
 
     def run(self, kills: int, seconds: float) -> Outcome:
-        """Kill so many times, or for so long; then look at what is left."""
+        """Kill until the number or the time is reached; then check what is left."""
         began = time.monotonic()
         try:
             while sum(self.outcome.kills.values()) < kills and time.monotonic() - began < seconds:

@@ -1,9 +1,9 @@
-"""Are stores whole after ``kill -9``, and is nothing lost that was acknowledged?
+"""Are stores intact after ``kill -9``, with everything that was acknowledged?
 
-Writers solve, keep answers and finish jobs, and say each thing once the store has said it is done. They are killed at
-random moments: while they open the store, make it, write to it. After every kill another process opens the
-store and looks: its file is whole, every answer that was said to be kept is there and is proved again, every job that
-was said to be done is done with its result, and a job that was only submitted can be claimed and finished.
+Writers solve, store answers and finish jobs, and report each step once the store has acknowledged it. They are killed at
+random moments: while they create the store, open it or write to it. After each kill another process opens the store and
+checks it: the file is intact, every acknowledged answer is there and proved again, every job reported as done is done
+with its result, and a job that was only submitted can be claimed and finished.
 
     PYTHONPATH=tests python -m campaigns.kill_store --kills 200 --write docs/faults.md
 """
@@ -37,10 +37,10 @@ LONGEST = 1.0
 """Latest moment at which a writer is killed [s]; it opens the store in the first tenth, or two."""
 
 FRESH = 0.25
-"""Share of the rounds that begin with a new place, so that making it is cut."""
+"""Share of the rounds with a new store, whose creation is interrupted."""
 
 HELD = 0.001
-"""Lease of a job [s]: whoever comes after a kill can claim it."""
+"""Lease of a job [s]: its successor can claim it at once."""
 
 KINDS = ("sqlite", "postgresql")
 
@@ -60,7 +60,7 @@ class Tally:
 
 
 def write(url: str, name: str, out: int) -> None:
-    """Do what a writer does until it is killed; say each thing once it is done."""
+    """Work as a writer until killed; report each step once it is done."""
 
     def say(*words: str) -> None:
         os.write(out, (" ".join(words) + "\n").encode())
@@ -83,7 +83,7 @@ def write(url: str, name: str, out: int) -> None:
 
 
 def killed(url: str, names: Sequence[str], moments: Sequence[float]) -> list[str]:
-    """Run writers, kill each at its moment [s]; return what they said."""
+    """Run writers, and kill each at its moment [s]; return their reports."""
     writers = []
     for name in names:
         reader, out = os.pipe()
@@ -111,7 +111,7 @@ def killed(url: str, names: Sequence[str], moments: Sequence[float]) -> list[str
 
 
 def looked_at(store: Store, lines: Sequence[str], kills: int) -> Tally:
-    """Return what a round came to: look at everything that was said, and finish what was left."""
+    """Return the outcome of a round: check every report, and finish the jobs left behind."""
     tally = Tally(kills=kills, early=kills - lines.count("opened"))
     tally.lost += [f"damaged: {fault}" for fault in store.integrity_errors()]
     submitted, results = set[str](), dict[str, str]()
@@ -139,7 +139,7 @@ def looked_at(store: Store, lines: Sequence[str], kills: int) -> Tally:
 
 
 def resumed(jobs: Jobs) -> int:
-    """Claim and finish what killed writers left; return how many jobs."""
+    """Claim and finish the jobs of killed writers; return their number."""
     time.sleep(2 * HELD)
     finished = 0
     while (job := jobs.take("the next", 60)) is not None:
@@ -148,7 +148,7 @@ def resumed(jobs: Jobs) -> int:
 
 
 class Places:
-    """Where the rounds write: one place that grows, and now and then a new one."""
+    """Stores of the rounds: one that grows, and now and then a new one."""
 
     def __init__(self, kind: str, folder: Path) -> None:
         self._kind, self._folder = kind, folder
@@ -165,7 +165,7 @@ class Places:
 
 
 def campaign(kills: int, seed: int, kind: str) -> Tally:
-    """Kill so many writers in one kind of database, two at a time; return what came of it."""
+    """Kill writers of one kind of database, two at a time; return the outcome."""
     rng, tally = random.Random(seed), Tally()
     with tempfile.TemporaryDirectory() as folder:
         places = Places(kind, Path(folder))

@@ -1,4 +1,4 @@
-"""Do knots lose anything? Random problems of 60 to 400 voters, solved with knots and with a program of all coordinates.
+"""Do knots lose utility? Random problems of 60 to 400 voters, solved with knots and with a program of all coordinates.
 
 The design of many voters gives its solver γ at some coordinates only (`darrm_opt.design.master_program.Knots`) and ends at a
 tolerance. For each problem its answer is held against the one of the program of all coordinates: both gaps are within

@@ -1,12 +1,11 @@
-"""What a service answers while its store, its processes or its clock fail, and after they are back.
+"""Responses of the service while its store or its processes fail, and after their recovery.
 
     PYTHONPATH=tests python -m campaigns.operating_faults [--only "disk full"] [--write docs/faults.md]
 
-For each fault a real server with stored answers; then the fault, really: a file system that is full or has failed, a
-file that is deleted or overwritten, another process's lock, a PostgreSQL that is stopped, SIGKILL,
-SIGSTOP. While it lasts, and after it, five questions: readiness, an answer that this process has given before, one that
-it has not given yet, a new problem, a certificate. Mounts need root on Linux; what cannot be done here is named as
-skipped.
+Each fault is real, and hits a server with stored answers: a full or failed file system, a deleted or overwritten file,
+another process's lock, a stopped PostgreSQL, SIGKILL, SIGSTOP. During the fault and after it five requests are sent:
+readiness, an answer that this process has given before, a stored one that it has not given yet, a new problem, a
+certificate. Mounts need root on Linux; faults that cannot be produced here are listed as skipped.
 """
 
 from __future__ import annotations
@@ -61,16 +60,16 @@ class Reply(NamedTuple):
 
 @dataclass
 class Finding:
-    """What was answered under a fault."""
+    """Replies under a fault."""
 
     fault: str  # its name
-    during: dict[str, Reply] = field(default_factory=dict)  # replies while it lasted, by question
+    during: dict[str, Reply] = field(default_factory=dict)  # replies during the fault, by question
     after: dict[str, Reply] = field(default_factory=dict)  # replies after it
     # time from the end of the fault until a new problem was answered [s]; None if it was not
     recovery: float | None = None
-    needs: str = "nothing"  # what an operator has to do
-    told: str = ""  # what readiness says of it
-    wrong: list[str] = field(default_factory=list)  # what should not be, in words
+    needs: str = "nothing"  # action of the operator
+    told: str = ""  # the detail of readiness
+    wrong: list[str] = field(default_factory=list)  # in words
 
 
 class Site:
@@ -103,7 +102,7 @@ class Site:
         return Service(self.url, self.logs, 0, **self.settings)
 
     def restart(self) -> None:
-        """Stop the server, be it hung, and start it again."""
+        """Restart the server, even if it hangs."""
         if self.service.process.poll() is None:
             try:
                 self.service.stop()
@@ -123,7 +122,7 @@ class Site:
         return Reply(answer.status_code, time.monotonic() - began, detail)
 
     def problem(self) -> Reply:
-        """Ask for the γ of a problem that nobody has asked for."""
+        """Request a design that is not stored."""
         self._number += 1
         return self.ask("POST", "/v1/gamma", json={"K": 7, "m": 2, "epsilon": round(0.2 + self._number / 1000, 4)})
 

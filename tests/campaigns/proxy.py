@@ -1,4 +1,4 @@
-"""nginx with the shipped configuration before a server, on loopback, with a certificate that is made for the occasion."""
+"""nginx with the shipped configuration in front of a server, on loopback, with a temporary certificate."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ needs_proxy = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Proxy:
-    """nginx under way.
+    """Running nginx.
 
     Attributes:
         process: its master process.
@@ -74,14 +74,14 @@ def make_certificate(folder: Path) -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of loopback that nobody listens at now."""
+    """Return free ports of loopback."""
     with contextlib.ExitStack() as stack:
         taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
         return [each.getsockname()[1] for each in taken]
 
 
 def configuration(upstream: str, ports: list[int], **changes: str) -> str:
-    """Return the shipped configuration for other places, and with other changes of text; each must change something."""
+    """Return the shipped configuration with other addresses and further replacements, each of which must match."""
     public, tls, internal = ports
     places = {
         "darrm:8000": upstream,
@@ -99,7 +99,7 @@ def configuration(upstream: str, ports: list[int], **changes: str) -> str:
 
 @contextlib.contextmanager
 def proxying(url: str, changes: dict[str, str] | None = None) -> Iterator[Proxy]:
-    """Run the proxy before the server at a URL; with changes of the configuration's text, if any."""
+    """Run the proxy in front of a server; ``changes`` are replacements in the configuration."""
     assert NGINX is not None
     # Not in a test's own folder, into which nginx's worker processes, another user's, cannot look.
     with tempfile.TemporaryDirectory(prefix="darrm-proxy-") as name:

@@ -1,4 +1,4 @@
-"""Several releases of majorities against every transcript, in fractions: what an adversary really attains.
+"""What an adversary attains against several releases of majorities: every transcript, in fractions.
 
 Nothing here knows of regions, grids, profiles or lines. `Fresh` is the exact optimum for fresh voters, and for voters
 that are not private: at each step the adversary may place every voter at any corner of F, in view of the bits before;

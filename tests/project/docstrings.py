@@ -148,18 +148,13 @@ def lacks(thing: Any) -> Iterator[str]:
 
 
 def _of_parameters(thing: Any, text: str, sections: Any) -> Iterator[str]:
-    own_descriptions = _descriptions(sections)
-    descriptions = _inherited_descriptions(thing) | own_descriptions
+    descriptions = _inherited_descriptions(thing) | _descriptions(sections)
     parameters = _parameters(thing)
     # the only parameter of a function, or one that the text or the class names, may do without a line of its own
     known = set() if inspect.isclass(thing) else SHARED
     undescribed = [name for name in parameters if name not in {*descriptions, *known} and f"`{name}`" not in text]
     if undescribed and (len(parameters) > 1 or inspect.isclass(thing)):
         yield f"Args: {', '.join(undescribed)}"
-    if strange := [
-        name for name in own_descriptions if parameters and name not in parameters and name not in _other(thing)
-    ]:
-        yield f"nothing to say of {', '.join(strange)}"
     for name in parameters:
         if UNITS.get(name, "") not in descriptions.get(name, text):
             yield f"{UNITS[name]} for {name}"
@@ -212,20 +207,6 @@ def _parameters(thing: Any) -> list[str]:
     names = [name for name in signature.parameters if name not in {"self", "cls"} and not name.startswith("_")]
     # an error is made here, not by those who catch it: they read its attributes
     return [] if inspect.isclass(thing) and issubclass(thing, Exception) else names
-
-
-def _other(thing: Any) -> set[str]:
-    """Return what a class may describe beside its parameters."""
-    if not inspect.isclass(thing):
-        return set()
-    made_from = inspect.signature(thing.__init__).parameters  # of a dataclass, perhaps more than its fields
-    named = {*vars(thing), *getattr(thing, "__annotations__", {}), *made_from}
-    return named.union(*(_set_in(base) for base in _our_bases(thing)))
-
-
-def _set_in(thing: type) -> set[str]:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(thing)))
-    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
 
 
 def _covers(stated: set[str], name: str, function: Any) -> bool:

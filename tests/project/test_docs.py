@@ -29,8 +29,6 @@ from darrm.cli import all_verbs, load
 from darrm.cli.parser import Command, CommandOption
 from darrm_opt.design.solution import Status
 from darrm_opt.questions.registry import QUESTIONS
-from tools.licences import row as licence_row
-from tools.locked import DEV, RUNTIME, direct, licence, pinned
 from tools.pages import PAGES
 
 VERBS = all_verbs()
@@ -239,21 +237,6 @@ def test_every_path_that_is_written_exists() -> None:
     assert not wrong
 
 
-def test_every_page_that_the_code_names_exists() -> None:
-    """In docstrings, comments, help and error texts; test_tools.py has paths of its own as examples."""
-    others = ("Makefile", "Dockerfile", "compose.yaml", "SECURITY.md", ".ci/run", "deploy/*", "examples/**/*.ipynb")
-    folders = (*(f"{folder}/**/*.py" for folder in CODE), "api/page/*", "tests/container/*", "examples/*/*.yaml")
-    named = {
-        (str(path.relative_to(ROOT)), page)
-        for pattern in (*others, *folders)
-        for path in ROOT.glob(pattern)
-        if path.is_file() and path.name != "test_tools.py"
-        for page in re.findall(r"\bdocs/[a-z_/]+\.md", path.read_text("utf-8"))
-    }
-    assert len(named) > 50
-    assert not {(name, page) for name, page in named if not (ROOT / page).is_file() and page not in MADE}
-
-
 OF_THEIR_DATE = {"CHANGELOG.md", "docs/mutation.md"}
 """Pages that say of themselves that names in them are those of a date."""
 
@@ -361,23 +344,6 @@ def test_made_pages_are_on_the_site_and_not_in_the_repository() -> None:
         assert all(f"\n## {method.upper()} {path}\n" in MADE["docs/reference/rest.md"] for method in methods)
 
 
-def test_licences_are_what_the_packages_state() -> None:
-    page = DOCUMENTS["docs/licences.md"]
-    seen = 0
-    for lock in (RUNTIME, DEV):
-        for package in pinned(lock):
-            assert f"| `{package.name}` | {package.version} |" in page, package.name
-            if licence(package.name) is not None and installed(package.name) == package.version and lock == RUNTIME:
-                assert licence_row(package, direct(lock)) in page, package.name
-                seen += 1
-    if sys.version_info[:2] == (3, 11) and "oldest" not in sys.prefix:
-        assert seen > 50
-
-
-def installed(name: str) -> str:
-    return importlib.metadata.version(name)
-
-
 SITE = """
 import runpy, sys
 sys.modules["ruff"] = None  # a process for each signature, to break its lines
@@ -403,54 +369,3 @@ def test_the_site_is_built_strictly_and_needs_nothing_from_elsewhere(tmp_path: P
         assert not fetched.findall(page.read_text(encoding="utf-8")), page
     for sheet in (tmp_path / "site").rglob("*.css"):
         assert not re.findall(r"url\([\"']?(?:https?:)?//|@import", sheet.read_text(encoding="utf-8")), sheet
-
-
-def test_the_first_steps_state_what_their_commands_print() -> None:
-    from darrm_opt import Privacy, plan
-
-    found = plan(5, Privacy(0.5), queries=5, total=Privacy(3.0, 1e-3), fresh=True)
-    assert found.best is not None
-    assert found.best.release is not None
-    target = found.best.release.problem.target
-    accuracy = {option.name: option.accuracy for option in found.options}
-    text = " ".join(DOCUMENTS["docs/start.md"].split())
-    assert found.best.name == "optimal"
-    assert f"recommends γ_opt at ({target.epsilon:.4f}, {target.delta:.1e}) for each release" in text
-    assert f"probability {accuracy['optimal']:.4f}. The best setting of randomised response has" in text
-    assert f"randomised response has {accuracy['randomized_response']:.4f}." in text
-    of_one = re.findall(r"--target-epsilon (\S+) --delta (\S+)", text)
-    assert len(of_one) == 3
-    for epsilon, delta in of_one:  # rounded down to a few digits
-        assert 0.995 * target.epsilon < float(epsilon) <= target.epsilon
-        assert 0.95 * target.delta < float(delta) <= target.delta
-
-
-def test_the_limits_that_pages_state_are_those_of_the_code() -> None:
-    from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
-    from darrm_opt.planning.question import MAX_EXACT_QUERIES
-    from darrm_opt.planning.ranking import MIN_ACCURACY
-    from darrm_opt.problem import MAX_GROUP_CLASSES
-    from darrm_opt.tables.corners import MAX_CORNERS
-    from darrm_opt.tables.problem import MAX_PARTITIONS
-
-    stated = {
-        "classes": (
-            f"more than {MAX_PARTITIONS:,} partitions, or of groups with more than {MAX_CORNERS // 10**6} million",
-            f"tables of up to {MAX_RULE_PARTITIONS} partitions",
-            f"| 2 to {MAX_GROUP_CLASSES} |",
-        ),
-        "planning": (
-            f"for up to {MAX_EXACT_QUERIES} of them",
-            f"which is {MIN_ACCURACY} between two classes and {(MIN_ACCURACY - 0.5) * 2 * 0.9 + 0.1:.2f} among ten",
-        ),
-    }
-    pages = {name: " ".join(DOCUMENTS[f"docs/{name}.md"].split()) for name in stated}
-    assert [text for name, texts in stated.items() for text in texts if text not in pages[name]] == []
-
-
-def test_every_example_is_listed() -> None:
-    folder = ROOT / "examples"
-    files = {
-        str(path.relative_to(folder)) for pattern in ("*.py", "notebooks/*.ipynb") for path in folder.glob(pattern)
-    }
-    assert set(re.findall(r"^\| `([\w/]+\.\w+)` \|", DOCUMENTS["docs/start.md"], re.MULTILINE)) == files

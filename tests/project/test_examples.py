@@ -48,15 +48,24 @@ def test_each_is_a_page_and_is_run_by_a_test() -> None:
         assert example.stem in tests, f"{example.name} is run by no test"
 
 
+def compared(out: str) -> dict[str, str]:
+    """Return the table of mechanisms that an example prints."""
+    return dict(re.findall(r"^  (\w+) +([\d.]+|does not fit)$", out, re.MULTILINE))
+
+
+def numbers(pattern: str, out: str) -> list[float]:
+    return [float(found) for found in re.findall(pattern, out)]
+
+
 @pytest.mark.slow
 def test_federated_signs() -> None:
     out = printed("federated_signs.py")
-    shown = dict(re.findall(r"^  (\w+) +([\d.]+|does not fit)$", out, re.MULTILINE))
+    shown = compared(out)
     assert shown["majority"] == "does not fit"
     assert float(shown["optimal_sequence"]) > float(shown["subsampling"]) > 0.5
     assert float(shown["optimal_sequence"]) > float(shown["randomized_response"]) > 0.5
     assert "Release the γ made for all queries together" in out
-    before, after = (float(found) for found in re.findall(r"distance to the truth \w+ +([\d.]+)", out))
+    before, after = numbers(r"distance to the truth \w+ +([\d.]+)", out)
     assert before == 2.5
     assert 0 < after < 5.5  # how well it learns is chance: it cannot get further away than all steps together
 
@@ -64,10 +73,10 @@ def test_federated_signs() -> None:
 @pytest.mark.slow
 def test_pate_with_overlapping_parts() -> None:
     out = printed("pate_overlapping.py")
-    shown = dict(re.findall(r"^  (\w+) +([\d.]+|does not fit)$", out, re.MULTILINE))
+    shown = compared(out)
     assert shown["majority"] == "does not fit"
     assert float(shown["optimal_sequence"]) >= max(float(shown["optimal"]), float(shown["gnmax"])) > 0.9
-    private, plain = (float(found) for found in re.findall(r"right: ([\d.]+)", out))
+    private, plain = numbers(r"right: ([\d.]+)", out)
     assert plain > 0.8
     assert private >= 0.3  # 20 labels, each right more often than not
     assert "for nothing: True" in out
@@ -107,7 +116,7 @@ def test_class_votes() -> None:
 @pytest.mark.slow
 def test_private_knn() -> None:
     out = printed("private_knn.py")
-    plain, sampled, every = (float(found) for found in re.findall(r"right ([\d.]+)", out))
+    plain, sampled, every = numbers(r"right ([\d.]+)", out)
     assert plain > 0.9
     assert sampled > every + 0.3  # by chance of the draws, about 0.86 and 0.26
     assert out.count("(3.00, 1e-05)-DP") == 2
@@ -161,7 +170,7 @@ def test_a_mechanism_of_ones_own() -> None:
     epsilon = float(re.search(r"20 releases: epsilon = ([\d.]+)", out)[1])  # type: ignore[index]
     assert 1.99 < epsilon <= 2.0
     assert "at most 20 releases fit" in out
-    chances = [float(found) for found in re.findall(r"right with probability ([\d.]+)", out)]
+    chances = numbers(r"right with probability ([\d.]+)", out)
     assert 1 / 3 < chances[0] < chances[1]  # permute-and-flip is better
     assert re.search(r"^released: class [012]$", out, re.MULTILINE)
     assert re.findall(r"the claim [\d.]+-DP: (.*)", out) == ["not refuted", "refuted"]

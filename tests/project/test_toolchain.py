@@ -149,12 +149,6 @@ def test_an_import_of_an_optional_package_names_its_extra(project: dict[str, Any
     assert {"scipy", "sqlalchemy", "fastapi"} <= optional <= {*EXTRAS}
 
 
-def test_each_dependency_has_its_reason(project: dict[str, Any]) -> None:
-    first_cells = re.findall(r"^\| (`.+?) \|", text("docs/dependencies.md"), re.MULTILINE)
-    reasons = {re.sub(r"\[.*\]", "", name).lower() for cell in first_cells for name in re.findall(r"`(.+?)`", cell)}
-    assert reasons == {canonicalize_name(r.name) for r in stated_requirements(project, dev=True)}
-
-
 def test_the_supported_pythons_are_the_same_everywhere(project: dict[str, Any]) -> None:
     stated = project["project"]["classifiers"]
     versions = [found[1] for each in stated if (found := re.search(r":: Python :: (3\.\d+)$", each))]

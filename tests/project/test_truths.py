@@ -8,7 +8,6 @@ from support.paths import ROOT
 
 from darrm.cli import all_verbs, load, question_commands
 from darrm.cli.parser import Command
-from darrm_opt.design.report import CORNERS
 from tools.first_run import first_run
 
 VERBS = all_verbs()
@@ -50,8 +49,3 @@ def test_every_option_in_a_text_exists() -> None:
         if option not in flags
     ]
     assert wrong == []
-
-
-def test_every_corner_has_a_name_that_a_page_defines() -> None:
-    page = (ROOT / "docs" / "certificate.md").read_text("utf-8")
-    assert all(f"| `{name}` | {pair} |" in page for name, pair in CORNERS.items())

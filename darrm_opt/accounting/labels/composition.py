@@ -161,7 +161,7 @@ def bounded_range_divergence(width: float) -> PowerDivergence:
     0.24
     """
     width = real_number(width, "width", f"a number of nats above 0, at most {MAX_RANGE:g}", above=0, most=MAX_RANGE)
-    steps = np.arange(RANGE_STEPS + 1) * (width / RANGE_STEPS)
+    steps = np.arange(RANGE_STEPS // 2 + 1) * (width / RANGE_STEPS)  # the others are the mirror images of these
     upper, lower = np.expm1(steps[1:]), np.expm1(steps[:-1] - width)  # ratios − 1
     spread = upper - lower
     q = np.stack([-lower / spread, upper / spread], axis=1)

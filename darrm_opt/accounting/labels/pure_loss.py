@@ -28,8 +28,8 @@ END = 12
 MAX_WORK = 10**8
 """Maximum number of chords examined for one bound: a second."""
 
-FAR, MAX_SUMMED_SIGMA = 20, 50_000.0
-"""Standard deviations beyond which a check's losses are bounded by those there; largest σ for which noise is summed."""
+MAX_SUMMED_SIGMA = 50_000.0
+"""Largest σ for which the noise of a check is summed."""
 
 MAX_STEPS = 10**6
 """Maximum number of noise values listed for one bound: σ up to some 20,000; beyond it blocks are used."""
@@ -80,23 +80,22 @@ def check_loss(sigma: float, threshold: float, K: int, classes: int, affected: i
     ln G is concave, so the loss of an answer is largest where it is least probable: ⊥ at K votes, a class at the
     smallest largest count.
     """
-    least, needed, most = -(-K // classes), math.ceil(threshold), math.ceil(FAR * sigma)
+    least, needed = -(-K // classes), math.ceil(threshold)
     moved = min(affected, K - least)
-    starts = [min(start, most) for start in (least - needed, needed - 1 - K)]  # beyond it losses are smaller
+    start = min(least - needed, needed - 1 - K)  # of the rarer answer: below 0
     if not moved:
         return 0.0
-    if math.ceil(END * sigma) - min(starts) > MAX_EXPONENT * sigma * sigma:
+    if math.ceil(END * sigma) - start > MAX_EXPONENT * sigma * sigma:
         return None
     if sigma > MAX_SUMMED_SIGMA or moved > MAX_STEPS:  # bounded by the first step, and G by its integral
-        x = np.array(starts) + 1.0
-        if x.min() < -END * sigma:
+        x = start + 1.0
+        if x < -END * sigma:
             return None
-        below = sigma * math.sqrt(2 * math.pi) * normal_cdf((x - 1) / sigma) - (x > 1)
-        growths = np.log1p(np.exp(-x * x / (2 * sigma * sigma)) / below)
-        return float(moved * growths.max() * (1 + WIDE_ERROR))
-    loss = max(float(_growths(sigma, start + 1, start + moved).sum()) for start in starts)
+        below = sigma * math.sqrt(2 * math.pi) * float(normal_cdf(start / sigma))
+        return moved * math.log1p(math.exp(-x * x / (2 * sigma * sigma)) / below) * (1 + WIDE_ERROR)
+    loss = float(_growths(sigma, start + 1, start + moved).sum())
     steps = math.ceil(END * sigma) + moved
-    return up(loss, math.ceil(steps * (8 + 4 * (steps - min(starts)) / (sigma * sigma))))
+    return up(loss, math.ceil(steps * (8 + 4 * (steps - start) / (sigma * sigma))))
 
 
 def _wide_loss(sigma: float, K: int, classes: int, affected: int) -> float | None:

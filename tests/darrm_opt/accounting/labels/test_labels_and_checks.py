@@ -875,7 +875,7 @@ def test_a_table_is_charged_for_its_errors_and_has_no_order_near_1() -> None:
     assert table_divergence([[0.5 + x, 0.5 - x]], [[0.5 - x, 0.5 + x]]).orders.size == 60
 
 
-def test_a_range_of_losses_is_bounded_by_its_worst_pair_and_hardly_above() -> None:
+def test_a_range_of_losses_is_bounded_by_its_worst_pair_and_hardly_above(monkeypatch: pytest.MonkeyPatch) -> None:
     width, orders = 1.5, np.array([0.5, 2.0, 5.0])
     upper = np.exp(np.linspace(0, width, 700)[1:-1])
     lower = upper * math.exp(-width)
@@ -884,6 +884,12 @@ def test_a_range_of_losses_is_bounded_by_its_worst_pair_and_hardly_above() -> No
     exact = np.array([divergence(*laws, order).max() for order in orders])
     found = bounded_range_divergence(width).at(orders)
     assert np.all((found >= exact) & (found <= exact * 1.01))
+    monkeypatch.setattr(labels_composition, "RANGE_STEPS", 4)
+    assert np.all(bounded_range_divergence(width).at(orders) >= exact)  # with two of the pairs, the others their images
+    off_one = np.abs(bounded_range_divergence(width).orders - 1).min()
+    for least, fewer in ((off_one, 0), (math.nextafter(off_one, 1), 1)):
+        monkeypatch.setattr(labels_composition, "MIN_DISTANCE_FROM_ONE", least)
+        assert bounded_range_divergence(width).orders.size == labels_composition.TABLE_ORDERS.size - fewer
 
 
 def test_each_kind_of_release_has_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -908,6 +914,8 @@ def test_each_kind_of_release_has_its_bound(monkeypatch: pytest.MonkeyPatch) -> 
         (lattice_label, None, 2, ("lattice_counts", label.shift(2))),
     ):
         assert release.divergence(classes, affected) == expected
+    monkeypatch.setattr(vote_release, "MIN_DISCRETE_SIGMA", 4.0)  # which is wide enough itself
+    assert lattice_label.divergence(3) == ("lattice_label", 4.0)  # type: ignore[comparison-overlap]
 
 
 def test_noise_is_in_units_of_the_weight() -> None:

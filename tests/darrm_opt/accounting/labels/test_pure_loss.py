@@ -179,6 +179,59 @@ def test_growths_that_are_summed_at_once_are_those_of_the_recursion(
     assert np.abs(at_once / steps - 1).max() < at_once.size * 2.0**-53
 
 
+def test_growths_are_summed_at_once_where_many_are_normal_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, at_once = sys.modules[label_loss.__module__], list[int]()
+    assert module.MIN_EXPONENT == -700
+
+    def cumsum(values: Any) -> Any:
+        at_once.append(values.size)
+        return np.add.accumulate(values)
+
+    monkeypatch.setattr(module.np, "cumsum", cumsum)
+    size, exponent = 12 * 2 + 4, -(24**2) / (2 * 2.0**2)  # of −24..3, at σ = 2
+    for steps, least, expected in (
+        (size - 1, exponent - 1, [size]),
+        (size, exponent - 1, []),
+        (size - 1, exponent, []),
+    ):
+        monkeypatch.setattr(module, "MANY_STEPS", steps)
+        monkeypatch.setattr(module, "MIN_EXPONENT", least)
+        at_once.clear()
+        module._growths(2.0, 0, 3)
+        assert at_once == expected
+
+
+def test_a_check_is_summed_within_limits_and_bounded_by_its_first_step_beyond_them() -> None:
+    """Three steps from 7 below 0, of the class with 3 of 9 votes that needs 10."""
+    module, asked, sigma, limits = sys.modules[label_loss.__module__], list[Any](), 2.0, (24 + 7) / 4
+    of = (sigma, 9.5, 9, 3, 3)
+
+    def growths(*of: Any) -> Any:
+        asked.append(of)
+        return np.array([0.5, 0.25])
+
+    changes = {
+        "_growths": growths,
+        "up": lambda *of: of,
+        "MAX_EXPONENT": limits,
+        "MAX_SUMMED_SIGMA": 2.0,
+        "MAX_STEPS": 3,
+    }
+    with patch.multiple(module, **changes):
+        assert module.check_loss.__wrapped__(*of) == (0.75, math.ceil(27 * (8 + 4 * (27 + 7) / 4)))
+        assert asked == [(2.0, -6, -4)]
+        with patch.object(module, "MAX_EXPONENT", limits - 0.01):
+            assert module.check_loss.__wrapped__(*of) is None
+        beyond: list[dict[str, Any]] = [{"MAX_SUMMED_SIGMA": 1.9}, {"MAX_STEPS": 2}]
+        for changes in beyond:
+            with patch.multiple(module, WIDE_ERROR=0.25, END=3, **changes):  # −6 is 3 deviations below 0
+                below = sigma * math.sqrt(2 * math.pi) * math.erfc(7 / sigma / math.sqrt(2)) / 2
+                exact = 3 * math.log1p(math.exp(-36 / 8) / below) * 1.25
+                assert module.check_loss.__wrapped__(*of) == pytest.approx(exact, rel=1e-12)
+                with patch.object(module, "END", 2):
+                    assert module.check_loss.__wrapped__(*of) is None
+
+
 def logsumexp(logs: Sequence[Decimal]) -> Decimal:
     return sum((each.exp() for each in logs), Decimal(0)).ln()
 

@@ -123,7 +123,9 @@ def test_a_change_is_logged_once(path: Path, monkeypatch: pytest.MonkeyPatch, ca
     ]
 
 
-@pytest.mark.parametrize("damage", ["", "{", "[]", '{"format": 1}', '{"format": 1, "keys": [{"id": "x"}]}', "[" * 100_000, None])
+@pytest.mark.parametrize(
+    "damage", ["", "{", "[]", '{"format": 1}', '{"format": 1, "keys": [{"id": "x"}]}', "[" * 100_000, None]
+)
 def test_a_broken_file_changes_no_access(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, damage: str | None
 ) -> None:

@@ -107,25 +107,24 @@ def test_every_option_for_answering_queries(client: TestClient) -> None:
         verify_options({**told, "mechanism": PlainVote(3, 3, Privacy(0.0)).record()}, problem, 1)
 
 
-SAMPLED: dict[str, Any] = {
-    "K": 10, "classes": 4, "total_epsilon": 3.0, "total_delta": 1e-5, "queries": 500, "prior": "beta(8,2)", "records": 5452, "sample": 40,
-}  # fmt: skip
+TOTAL: dict[str, Any] = {"total_epsilon": 3.0, "total_delta": 1e-5}
+SAMPLED: dict[str, Any] = TOTAL | {"K": 4, "classes": 3, "queries": 40, "records": 5452, "sample": 40}
 
 
 def test_options_for_queries_with_a_fresh_sample_each(client: TestClient) -> None:
     told = client.post("/v1/plurality/options", json=SAMPLED | {"sampling": "without-replacement"}).json()
     sampling, total = Sampling(5452, 40, scheme="without-replacement"), Privacy(3.0, 1e-5)
-    expected = plan(10, None, 500, total, 1, "beta(8,2)", classes=4, sampling=sampling)
+    expected = plan(4, None, 40, total, 1, classes=3, sampling=sampling)
     assert told["options"] == plan_record(expected)["options"]
     assert told["sampling"] == told["mechanism"]["sampling"] == sampling.record()
-    problem = Problem(10, NOT_PRIVATE, total, 1, classes=4)
-    assert verify_options(told, problem, 500, sampling) == told
+    problem = Problem(4, NOT_PRIVATE, total, 1, classes=3)
+    assert verify_options(told, problem, 40, sampling) == told
     for other in (None, Sampling(5452, 40)):
         with pytest.raises(VerificationFailed, match="another sampling"):
-            verify_options(told, problem, 500, other)
-    with pytest.raises(VerificationFailed, match="500 answers of this mechanism"):
-        verify_options({**told, "sampling": None}, problem, 500)
-    argument = {"problem": problem_record(problem), "queries": 500, **SAMPLED, "sampling": "without-replacement"}
+            verify_options(told, problem, 40, other)
+    with pytest.raises(VerificationFailed, match="40 answers of this mechanism"):
+        verify_options({**told, "sampling": None}, problem, 40)
+    argument = {"problem": problem_record(problem), "queries": 40, **SAMPLED, "sampling": "without-replacement"}
     assert verify_result((partial(verify_stored, QUESTIONS["plurality/options"]), argument, told), lambda _: None) == ""
 
 

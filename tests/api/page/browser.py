@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -36,13 +38,21 @@ PATIENT = 120_000
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
     """Yield the address of a server."""
-    yield from serve(Settings(cache_url="memory", max_voters=61))
-
-
-def serve(settings: Settings) -> Generator[str, None, None]:
-    """Yield the address of a server with these settings."""
-    with serving(create_app(settings)) as url:
+    with serve(max_voters=61) as url:
         yield url
+
+
+def serve(**settings: Any) -> AbstractContextManager[str]:
+    """Return a server with these settings, in memory by default, whose address the block is given."""
+    return serving(create_app(Settings(**{"cache_url": "memory", **settings})))
+
+
+def fetch(url: str, **asked: Any) -> Any:
+    """Return the answer to a GET, or to a POST of what is asked."""
+    body = json.dumps(asked).encode() if asked else None
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 — our own server
+    with urllib.request.urlopen(request) as answer:  # noqa: S310 — as above
+        return json.load(answer)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +116,10 @@ class Visit:
         self.tab.dispatch_event(f"#{name}", "change")
         self.tab.wait_for_timeout(50)
         self.wait()
+
+    def expect_refusal(self, status: int = 422) -> None:
+        """Forget that the browser itself notes a refused request on its console."""
+        self.complaints = [told for told in self.complaints if f"status of {status}" not in told]
 
     def query(self) -> dict[str, str]:
         """Return the query of the page's address."""

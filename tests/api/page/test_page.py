@@ -8,7 +8,6 @@ import csv
 import io
 import json
 import re
-import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +20,7 @@ from browser import (  # noqa: F401
     Visit,
     Visiting,
     browser,
+    fetch,
     form,
     paper,
     serve,
@@ -35,7 +35,6 @@ from browser import (  # noqa: F401
 from support import solver_tasks as tasks
 
 from api.access import keys
-from api.settings import Settings
 from api.tasks import design
 from darrm_opt import NotPrivate, Privacy, Problem, __version__, solve, verify
 from darrm_opt.accounting import Sampling
@@ -52,19 +51,13 @@ pytestmark = pytest.mark.slow  # a browser starts, and every test loads the page
 
 
 def _api(server: str, query: str) -> Any:
-    with urllib.request.urlopen(f"{server}/v1/gamma?{query}") as answer:  # noqa: S310 — our own server
-        return json.load(answer)
+    return fetch(f"{server}/v1/gamma?{query}")
 
 
 def drawn_heights(visit: Visit, figure: str, curve: str) -> list[float]:
     """Return where a curve's points are drawn, from the top [px]."""
     path = visit.tab.get_attribute(f"{figure} .series[data-name={curve}] .line", "d")
     return [float(height) for _, height in re.findall(r"[ML](\S+) ([\d.]+)", path)]
-
-
-def _expected_complaint(visit: Visit, status: int) -> None:
-    """Forget that the browser itself notes a refused request on its console."""
-    visit.complaints = [told for told in visit.complaints if f"status of {status}" not in told]
 
 
 def test_paper_setting_is_drawn_as_the_api_has_it(paper: Visit) -> None:
@@ -162,10 +155,10 @@ def test_every_field_that_is_wrong_is_marked(visit: Visit) -> None:
         assert said in visit.text(f"#{name}-error")
         assert visit.tab.get_attribute(f"#{name}", "aria-invalid") == "true"
     assert visit.tab.locator("#problem [aria-invalid=true]").count() == 3
-    _expected_complaint(visit, 422)
+    visit.expect_refusal()
     visit.fill("K", "5")
     assert visit.tab.locator("#problem [aria-invalid=true]").count() == 2
-    _expected_complaint(visit, 422)
+    visit.expect_refusal()
 
 
 PROFILES: dict[str, list[list[float]] | None] = {
@@ -258,7 +251,7 @@ def test_several_targets_are_accepted(visit: Visit) -> None:
     visit.fill("targets", "0.3:0.01,0.5:2")
     visit.until(lambda: "targets = 2" in visit.text("#targets-error"))
     assert visit.tab.get_attribute("#targets", "aria-invalid") == "true"
-    _expected_complaint(visit, 422)
+    visit.expect_refusal()
 
 
 def assert_error_at(visit: Visit, name: str, said: str) -> None:
@@ -267,7 +260,7 @@ def assert_error_at(visit: Visit, name: str, said: str) -> None:
     assert visit.tab.get_attribute(f"#{name}", "aria-invalid") == "true"
     assert f"{name}-error" in str(visit.tab.get_attribute(f"#{name}", "aria-describedby")).split()
     assert visit.tab.evaluate("document.activeElement.id") == name
-    _expected_complaint(visit, 422)
+    visit.expect_refusal()
 
 
 def test_url_is_the_state(visit: Visit) -> None:
@@ -304,7 +297,7 @@ def test_target_is_converted_between_its_forms(visit: Visit) -> None:
     assert visit.query() == {"K": "11", "target_epsilon": "0.3", "epsilon": "inf"}
     visit.fill("target_epsilon", "")
     assert "target_epsilon is missing" in visit.text("#target_epsilon-error")
-    _expected_complaint(visit, 422)
+    visit.expect_refusal()
 
 
 def test_back_and_forward(visit: Visit) -> None:
@@ -383,8 +376,7 @@ def test_curl_command_asks_the_same(visit: Visit) -> None:
     visit.tab.check("input[name=form][value=curl]")
     visit.tab.wait_for_selector("#text:has-text('curl')")
     (url,) = re.findall(r"'(.+)'", visit.text("#text"))
-    with urllib.request.urlopen(url) as answer:  # noqa: S310 — our own server
-        assert json.load(answer) | {"cached": True} == _api(visit.server, urlsplit(url).query)
+    assert fetch(url) | {"cached": True} == _api(visit.server, urlsplit(url).query)
 
 
 def test_copied_table_pastes_into_a_spreadsheet(small: Visit) -> None:
@@ -412,11 +404,8 @@ def test_keyboard_alone(visit: Visit) -> None:
         order.append(str(visit.tab.evaluate("document.activeElement.id || document.activeElement.name")))
         if order[-1] == "shape":
             keys.press("ArrowDown")
-    best, least = (
-        ["kind", "objective", "shape"],
-        ["profile", "wanted_parameter", "wanted_utility", "wanted_agreement", "least-ask"],
-    )
-    assert order == ["K", "affected", "epsilon", "Delta", "target", "m", "delta", *best, *least]
+    stops = "K affected epsilon Delta target m delta kind objective shape profile"
+    assert order == [*stops.split(), "wanted_parameter", "wanted_utility", "wanted_agreement", "least-ask"]
     keys.press("Tab")
     keys.press("Enter")
     visit.tab.wait_for_selector("#headline:has-text('7 voters')")
@@ -464,8 +453,7 @@ def test_every_option_among_classes_is_shown_as_the_api_has_it(visit: Visit) -> 
     ask_classes(visit)
     visit.tab.wait_for_selector("#classes-answer table")
     query = "K=5&classes=3&total_epsilon=1&total_delta=1e-3&prior=favoured(0.5,0.9)&price=1"
-    with urllib.request.urlopen(f"{visit.server}/v1/plurality/options?{query}") as answer:  # noqa: S310 — our own server
-        options = json.load(answer)["options"]
+    options = fetch(f"{visit.server}/v1/plurality/options?{query}")["options"]
     rows = [row.locator("td").all_inner_texts() for row in visit.tab.locator("#classes-answer tbody tr").all()]
     assert [float(row[4]) for row in rows] == [pytest.approx(option["utility"], abs=1e-4) for option in options]
     for row, option in zip(rows, options, strict=True):
@@ -506,21 +494,13 @@ def test_contrast(paper: Visit, scheme: str) -> None:
     visit.tab.emulate_media(color_scheme=scheme)
 
     def colour(name: str) -> str:
-        return str(
-            visit.tab.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{name}').trim()")
-        )
+        styles = "getComputedStyle(document.documentElement)"
+        return str(visit.tab.evaluate(f"{styles}.getPropertyValue('--{name}').trim()"))
 
     for ground in ("paper", "ground"):  # axe looks at texts
         assert _contrast(colour("edge"), colour(ground)) >= 3, ground
-    for name in (
-        "optimal",
-        "optimal_sequence",
-        "double_subsampling",
-        "subsampling",
-        "randomized_response",
-        "majority",
-        "other",
-    ):
+    curves = "optimal optimal_sequence double_subsampling subsampling randomized_response majority other"
+    for name in curves.split():
         assert _contrast(colour(f"curve-{name}"), colour("paper")) >= 3, name
     visit.tab.emulate_media(color_scheme="light")
 
@@ -627,7 +607,7 @@ def test_a_click_that_leaves_a_corrected_field_is_not_lost(visiting: Visiting) -
     assert visit.tab.evaluate("globalThis.clicked") == "target"
     assert visit.tab.is_checked("input[value=target_epsilon]")
     assert not visit.tab.is_visible("#K-error")
-    _expected_complaint(visit, 422)
+    visit.expect_refusal()
 
 
 @pytest.fixture(scope="module")
@@ -738,7 +718,7 @@ def test_a_dropped_file_is_verified_and_another_claim_audited(visit: Visit, tmp_
     assert all(f"{voters} " in said for voters in corners.values() if voters)
     assert "0.15-DP" in said
     assert not visit.tab.is_visible("#verify-statement")  # of what is refuted nothing is claimed
-    _expected_complaint(visit, 422)
+    visit.expect_refusal()
 
 
 UNREADABLE = [
@@ -798,12 +778,8 @@ def test_costs_of_sampled_queries_take_the_scheme(visit: Visit) -> None:
 
 def test_each_tab_begins_with_an_example_and_shows_its_own_question_alone(visit: Visit) -> None:
     visit.go()
-    shown = {
-        "classes": "#classes-answer table",
-        "groups": "#group-figure",
-        "cost": "#cost-figures dt",
-        "design": "#headline",
-    }
+    shown = {"classes": "#classes-answer table", "groups": "#group-figure", "cost": "#cost-figures dt"}
+    shown["design"] = "#headline"
     for tab, answer in shown.items():
         visit.tab.click(f"#{tab}-tab")
         visit.tab.wait_for_selector(answer)
@@ -832,9 +808,7 @@ def test_a_busy_server_is_asked_again(visiting: Visiting) -> None:
             route.continue_()
         else:
             status, wait = refused
-            route.fulfill(
-                status=status, headers={"Retry-After": wait}, content_type="application/problem+json", body="{}"
-            )
+            route.fulfill(status=status, headers={"Retry-After": wait}, content_type="application/json", body="{}")
 
     visit.tab.route("**/v1/gamma?*", busy)
     visit.tab.clock.install()
@@ -844,8 +818,8 @@ def test_a_busy_server_is_asked_again(visiting: Visiting) -> None:
         visit.tab.clock.run_for(1000 * seconds)
     visit.tab.wait_for_selector("#headline:has-text('0.3-DP')")
     assert not visit.tab.is_visible("#waiting")
-    _expected_complaint(visit, 429)
-    _expected_complaint(visit, 503)
+    visit.expect_refusal(429)
+    visit.expect_refusal(503)
 
 
 def test_an_unreachable_server_is_reported(visiting: Visiting) -> None:
@@ -873,7 +847,8 @@ def test_an_unreachable_server_is_reported(visiting: Visiting) -> None:
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[str]:
     """Serve without waiting for any solve: each is a job to be followed."""
-    yield from serve(Settings(cache_url="memory", wait_seconds=0, max_voters=1001))
+    with serve(wait_seconds=0, max_voters=1001) as url:
+        yield url
 
 
 @pytest.mark.parametrize("events", ["through", "lost"])
@@ -893,28 +868,23 @@ def test_a_long_solve_is_followed(visiting: Visiting, impatient: str, events: st
 
 def test_a_long_solve_is_cancelled(visiting: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.gamma_of_few_voters)
-    served = serve(Settings(cache_url="memory", wait_seconds=0, max_voters=1001))
-    try:
-        visit = visiting(next(served))
+    with serve(wait_seconds=0, max_voters=1001) as url:
+        visit = visiting(url)
         visit.tab.route("**/v1/estimate*", lambda route: route.fulfill(json={"seconds": 0.01}))
         visit.tab.goto(f"{visit.server}/?K=901&m=40&epsilon=0.05&Delta=1e-3")
         visit.tab.wait_for_selector("#waiting:has-text('About 0.01 s were expected: this one takes longer.')")
         visit.tab.click("#cancel")
         visit.tab.wait_for_selector("#status:has-text('Cancelled')")
-        with urllib.request.urlopen(f"{visit.server}/v1/jobs?state=cancelled") as answer:  # noqa: S310 — our own server
-            (job,) = json.load(answer)["jobs"]
+        (job,) = fetch(f"{visit.server}/v1/jobs?state=cancelled")["jobs"]
         assert job["problem"]["K"] == 901
         visit.fill("K", "5")  # and the page goes on
         visit.tab.wait_for_selector("#headline:has-text('5 voters')")
-    finally:
-        served.close()
 
 
 def test_a_long_solve_is_stopped_with_its_best_answer(visiting: Visiting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.gamma_with_incumbent)
-    served = serve(Settings(cache_url="memory", wait_seconds=0))
-    try:
-        visit = visiting(next(served))
+    with serve(wait_seconds=0) as url:
+        visit = visiting(url)
         visit.tab.goto(f"{visit.server}/?{PAPER_QUERY}")
         visit.tab.wait_for_selector("#cancel:has-text('Stop, and keep the γ')")
         visit.tab.click("#cancel")
@@ -922,23 +892,18 @@ def test_a_long_solve_is_stopped_with_its_best_answer(visiting: Visiting, monkey
         visit.wait()
         assert not visit.tab.is_visible("#trouble")
         assert visit.text("#status").startswith("Done: the best γ so far keeps")
-        with urllib.request.urlopen(f"{visit.server}/v1/jobs?state=done") as answer:  # noqa: S310 — our own server
-            ids = [job["id"] for job in json.load(answer)["jobs"] if job["kind"] == "gamma"]
-        with urllib.request.urlopen(f"{visit.server}/v1/jobs/{ids[0]}/result") as answer:  # noqa: S310 — our own server
-            kept = json.load(answer)
+        ids = [job["id"] for job in fetch(f"{visit.server}/v1/jobs?state=done")["jobs"] if job["kind"] == "gamma"]
+        kept = fetch(f"{visit.server}/v1/jobs/{ids[0]}/result")
         assert kept["status"] == "interrupted"
         cells = [row.split("\t") for row in visit.text("#table tbody").splitlines()]
         assert [float(row[1]) for row in cells] == kept["gamma"]
-    finally:
-        served.close()
 
 
 def test_a_key_is_prompted_for_and_an_invalid_one_reported(visiting: Visiting, tmp_path: Path) -> None:
     _, text = keys.create_key(tmp_path / "keys", "page")
-    served = serve(Settings(cache_url="memory", keys=tmp_path / "keys"))
     wrong = {"darrm_wrong": "does not accept this key", "kéy": "This is no key", "two words": "This is no key"}
-    try:
-        visit = visiting(next(served))
+    with serve(keys=tmp_path / "keys") as url:
+        visit = visiting(url)
         visit.tab.goto(visit.server)
         visit.tab.wait_for_selector("#key-form")
         assert not visit.tab.is_visible("#key-error")
@@ -953,17 +918,14 @@ def test_a_key_is_prompted_for_and_an_invalid_one_reported(visiting: Visiting, t
         visit.tab.wait_for_selector("#headline:has-text('0.3-DP')")
         assert not visit.tab.is_visible("#key-form")
         assert text not in visit.tab.url
-        _expected_complaint(visit, 401)
-    finally:
-        served.close()
+        visit.expect_refusal(401)
 
 
 def test_a_key_without_permission_can_be_replaced(visiting: Visiting, tmp_path: Path) -> None:
     _, reader = keys.create_key(tmp_path / "keys", "dashboard", role="reader")
     _, user = keys.create_key(tmp_path / "keys", "page")
-    served = serve(Settings(cache_url="memory", keys=tmp_path / "keys"))
-    try:
-        visit = visiting(next(served))
+    with serve(keys=tmp_path / "keys") as url:
+        visit = visiting(url)
         visit.tab.goto(visit.server)
         visit.tab.fill("#key", reader)
         visit.tab.press("#key", "Enter")
@@ -974,9 +936,7 @@ def test_a_key_without_permission_can_be_replaced(visiting: Visiting, tmp_path: 
         visit.tab.wait_for_selector("#headline:has-text('0.3-DP')")
         assert not visit.tab.is_visible("#trouble")
         for status in (401, 404):
-            _expected_complaint(visit, status)
-    finally:
-        served.close()
+            visit.expect_refusal(status)
 
 
 def test_a_loading_page_shows_it(visiting: Visiting, server: str) -> None:
@@ -1031,7 +991,7 @@ def test_comparison_of_voters_trained_on_subsamples(visit: Visit) -> None:
     visit.tab.press("#budget_n", "Enter")
     visit.tab.wait_for_selector("#budget_subsample_size-error:not([hidden])")
     assert "subsample_size is missing" in visit.text("#budget_subsample_size-error")
-    _expected_complaint(visit, 422)
+    visit.expect_refusal()
 
 
 def test_advice_for_the_budget_on_the_page(visit: Visit) -> None:
@@ -1048,20 +1008,16 @@ def test_advice_for_the_budget_on_the_page(visit: Visit) -> None:
 
 def test_with_solving_off_the_nearest_answer_is_labelled(visiting: Visiting, tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path / 'kept.sqlite3'}"
-    solving = serve(Settings(cache_url=place, wait_seconds=50))
-    assert _api(next(solving), "K=5&m=2&epsilon=0.1")["gamma"]  # and no job that goes on
-    solving.close()
-    keeping = serve(Settings(cache_url=place, solve="off"))
-    try:
-        visit = visiting(next(keeping))
+    with serve(cache_url=place, wait_seconds=50) as url:
+        assert _api(url, "K=5&m=2&epsilon=0.1")["gamma"]  # and no job that goes on
+    with serve(cache_url=place, solve="off") as url:
+        visit = visiting(url)
         visit.go("?K=5&m=2.5&epsilon=0.1")
         label = _api(visit.server, "K=5&m=2.5&epsilon=0.1")["nearest"]["label"]
         assert label in visit.text("#warnings")
         visit.fill("K", "7")
         assert "not stored" in visit.text("#trouble")
-        _expected_complaint(visit, 404)
-    finally:
-        keeping.close()
+        visit.expect_refusal(404)
 
 
 # ---------------------------------------------------------------------------- groups of private voters
@@ -1104,7 +1060,7 @@ def test_a_group_states_a_profile(visit: Visit) -> None:
     visit.until(lambda: "groups[1].profile = 2" in visit.text("#groups_groups-error"))
     assert visit.tab.get_attribute(row.format("profile"), "aria-invalid") == "true"
     assert visit.query()["groups_groups"] == "K=2,epsilon=0.1;K=3,profile=0:2"
-    _expected_complaint(visit, 422)
+    visit.expect_refusal()
     visit.tab.fill(row.format("profile"), "gaussian(0.03)")
     visit.tab.click("#groups-form [type=submit]")
     visit.tab.wait_for_selector("#group-figure")
@@ -1154,7 +1110,7 @@ def test_every_question_is_asked_in_a_form(visit: Visit) -> None:
     visit.tab.fill("#ask_compose_gamma", "1, 2 x")
     visit.tab.press("#ask_compose_gamma", "Enter")
     visit.until(lambda: visit.tab.get_attribute("#ask_compose_gamma", "aria-invalid") == "true")
-    _expected_complaint(visit, 422)
+    visit.expect_refusal()
     visit.tab.select_option("#question", "calibrate")
     visit.tab.wait_for_selector("#ask_calibrate-answer dl")
     assert not visit.tab.is_visible("#ask_compose-form")

@@ -13,24 +13,15 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-from browser import Visit, browser, server, shared_tab, visit, visiting, window
+from browser import Visit, browser, fetch, server, shared_tab, visit, visiting, window
 
 from darrm_opt import least_parameter
 
 pytestmark = pytest.mark.slow  # a browser starts, and every test loads the page
 
 
-def api(server: str, path: str) -> Any:
-    with urllib.request.urlopen(f"{server}/v1/{path}") as answer:  # noqa: S310 — our own server
-        return json.load(answer)
-
-
-def design(server: str, path: str, **asked: Any) -> Any:
-    request = urllib.request.Request(  # noqa: S310 — our own server
-        f"{server}/v1/{path}", json.dumps(asked).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request) as answer:  # noqa: S310
-        return json.load(answer)
+def api(server: str, path: str, **asked: Any) -> Any:
+    return fetch(f"{server}/v1/{path}", **asked)
 
 
 def saved(visit: Visit, figure: str, name: str) -> tuple[str, str]:
@@ -57,14 +48,12 @@ def test_the_field_finds_the_least_m_and_designs_it(visit: Visit) -> None:
 def test_the_field_offers_valid_choices_and_reports_errors(visit: Visit) -> None:
     visit.go("?K=5&epsilon=inf&affected=1&target_epsilon=1&delta=1e-5")
     assert visit.tab.input_value("#wanted_parameter") == "target_epsilon"
-    shown = visit.tab.locator("#wanted_parameter option:not([hidden])").evaluate_all(
-        "(all) => all.map((one) => one.text)"
-    )
-    assert shown == ["target_epsilon"]
+    shown = visit.tab.locator("#wanted_parameter option:not([hidden])")
+    assert shown.evaluate_all("(all) => all.map((one) => one.text)") == ["target_epsilon"]
     visit.tab.fill("#wanted_utility", "1.2")
     visit.tab.click("#least-ask")
     visit.until(lambda: "a share in (0, 1]" in visit.text("#wanted_utility-error"))
-    visit.complaints = [told for told in visit.complaints if "status of 422" not in told]
+    visit.expect_refusal()
     visit.tab.fill("#wanted_utility", "")
     visit.tab.fill("#wanted_agreement", "0.8")
     visit.tab.click("#least-ask")
@@ -115,10 +104,10 @@ def test_designs_are_tagged_filtered_and_compared(visit: Visit) -> None:
 
 def test_two_tables_are_compared_and_a_table_is_not_compared_with_a_gamma(visit: Visit) -> None:
     tables = [
-        design(visit.server, "table", groups=[{"K": 2, "epsilon": 0.1}, {"K": 3, "epsilon": each}], target_epsilon=1.3)
+        api(visit.server, "table", groups=[{"K": 2, "epsilon": 0.1}, {"K": 3, "epsilon": each}], target_epsilon=1.3)
         for each in (0.5, 0.6)
     ]
-    rule = design(visit.server, "plurality", K=3, classes=3, affected=1, target_epsilon=1.3)
+    rule = api(visit.server, "plurality", K=3, classes=3, affected=1, target_epsilon=1.3)
     gamma = api(visit.server, "gamma?K=3&m=1&epsilon=1.3")
     names = {one["id"]: f"t{place}" for place, one in enumerate((*tables, rule, gamma))}
     for id_, tag in names.items():
@@ -153,7 +142,7 @@ def test_an_invalid_filter_is_reported_at_its_field(visit: Visit) -> None:
     visit.tab.fill("#designs_m", "-1")
     visit.tab.press("#designs_m", "Enter")
     visit.until(lambda: "a real number above 0" in visit.text("#designs_m-error"))
-    visit.complaints = [told for told in visit.complaints if "status of 422" not in told]
+    visit.expect_refusal()
 
 
 def test_a_plot_is_saved_whole_in_the_light_scheme(visit: Visit) -> None:

@@ -62,7 +62,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
                 app.state.metrics = ServiceMetrics(
                     lambda: service.pools,
                     lambda: {str(found): times for found, times in service.store.hits.counts.items()},
-                    lambda: service.open_streams,
+                    lambda: service.streams.count,
                     app.state.connections,
                 )
                 await build_task

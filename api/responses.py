@@ -16,9 +16,9 @@ from fastapi import Request, Response
 from pydantic import BaseModel
 
 from api.errors.problem_details import CONTENT, NotAcceptable
-from api.schemas.design import GammaAnswer
 from api.schemas.jobs import PendingAnswer, job_location
-from api.service.design_service import Pending
+from api.schemas.questions import GammaAnswer
+from api.service.design_service import RETRY_SECONDS, Pending
 
 JSON = "application/json"
 
@@ -151,7 +151,7 @@ def pending_answer(pending: Pending) -> PendingAnswer:
     job, location = pending.job, job_location(pending.job.id)
     nearest = None if pending.nearest is None else GammaAnswer.model_validate(pending.nearest)
     known = {name: getattr(job, name) for name in ("id", "kind", "state")}
-    return PendingAnswer(**known, location=location, retry_after=pending.retry_after, nearest=nearest)
+    return PendingAnswer(**known, location=location, retry_after=RETRY_SECONDS, nearest=nearest)
 
 
 def pending_response(pending: Pending) -> Response:

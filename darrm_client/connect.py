@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
-from darrm_client.backend import ClientBackend
+from darrm_client.jobs import ClientBackend
 from darrm_opt.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Jobs and stored designs of a service: submit, watch and fetch; list, tag and compare."""
+"""Jobs and stored designs of a service: submit, watch and fetch; list, tag and compare; and what a client asks."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
-from darrm_client.backend import ClientBackend
 from darrm_client.errors import Deadline, DeadlineExceeded, JobFailed
 from darrm_opt.answers import design
 from darrm_opt.answers.verification import VerifiedAnswer, member, members, parse_problem, verify_answer, verify_gamma
@@ -23,6 +22,40 @@ FINAL_STATES = ("done", "failed", "cancelled")
 FIRST_POLL_INTERVAL = 0.1  # first interval between polls of a job; each is 1.5 times the one before
 
 MAX_POLL_INTERVAL = 5.0
+
+
+class ClientBackend(Protocol):
+    """Backend of the client: answers as plain data in the form of the REST interface, which the caller verifies."""
+
+    def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
+        """Return the answer to ``POST /v1/<verb>``, waiting for it if necessary."""
+
+    def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
+        """Queue a design as a job, unless it exists; return the job."""
+
+    def job(self, id: str, deadline: Deadline) -> Any:
+        """Return a job."""
+
+    def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
+        """Return a page of jobs, newest first, and the start of the next page."""
+
+    def result(self, id: str, deadline: Deadline) -> Any:
+        """Return the answer of a finished job."""
+
+    def cancel(self, id: str, deadline: Deadline) -> Any:
+        """Cancel a job; return its current state."""
+
+    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:
+        """Add a webhook for the end of a job; return the webhook."""
+
+    def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:
+        """Yield the events of a job as (name, content) until it is over."""
+
+    def designs(self, method: str, path: str, deadline: Deadline) -> Any:
+        """Return the answer to a request to ``/v1/designs`` + ``path``."""
+
+    def close(self) -> None:
+        """Close connections and files."""
 
 
 @dataclass(frozen=True)

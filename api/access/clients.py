@@ -53,17 +53,18 @@ class Client(NamedTuple):
         return bool(self.key_id)
 
 
-_CURRENT_CLIENT: ContextVar[Client | None] = ContextVar("client", default=None)
-
-
-def set_current_client(client: Client) -> None:
-    """Set the client of the current request."""
-    _CURRENT_CLIENT.set(client)
+CURRENT_CLIENT: ContextVar[Client | None] = ContextVar("client", default=None)  # of the current request, if any
 
 
 def current_client() -> Client | None:
     """Return the client of the current request, or None outside of a request."""
-    return _CURRENT_CLIENT.get()
+    return CURRENT_CLIENT.get()
+
+
+def current_name() -> str:
+    """Return the name of that client; "" outside of a request."""
+    client = current_client()
+    return "" if client is None else client.name
 
 
 def current_owner() -> str | None:
@@ -123,7 +124,7 @@ def check_access(scope: Scope, settings: Settings, ring: KeyRing | None) -> Reje
     if settings.keys is None and not settings.public and not settings.trusted_proxies:
         rejection = rejection or check_forwarded(headers, client)
     scope["darrm.client"] = client
-    set_current_client(client)
+    CURRENT_CLIENT.set(client)
     # Also set for a rejected client, which is rate-limited and logged under its name.
     return rejection or check_role(client, scope["method"], path, settings.metrics)
 

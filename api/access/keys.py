@@ -23,7 +23,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from darrm_opt.durable_file import replacing
 from darrm_opt.errors import DarrmError, InvalidInput
@@ -190,23 +190,16 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-class _Stamp(NamedTuple):
-    inode: int
-    modified: int  # [ns]
-    size: int  # [bytes]
-    links: int  # hard links; 0 for a replaced file behind a mount
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    try:
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Return what changes with a file, the number of its hard links first; nothing without a file."""
+    with contextlib.suppress(OSError):
         status = path.stat()
-    except OSError:
-        return None
-    return _Stamp(status.st_ino, status.st_mtime_ns, status.st_size, status.st_nlink)
+        return status.st_nlink, status.st_ino, status.st_mtime_ns, status.st_size
+    return ()
 
 
-def _is_replaced(stamp: _Stamp | None) -> bool:
-    return stamp is not None and stamp.links == 0
+def _is_replaced(stamp: tuple[int, ...]) -> bool:
+    return stamp[:1] == (0,)  # behind a mount
 
 
 def _is_mount(path: Path) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import MutableMapping
+from collections.abc import Awaitable, MutableMapping
 from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -21,7 +21,6 @@ from api.access.client_shares import FairQueue, RateLimiter, shared_table
 from api.access.clients import UNLIMITED_PATHS, Client, check_access
 from api.access.keys import KeyRing, open_ring
 from api.errors.problem_details import Rejection, retry_after
-from api.middleware import HttpMiddleware
 from api.settings import Settings
 
 DEFAULT_RATE = 100.0  # default sustained request rate of an address or key [1/s]
@@ -44,6 +43,20 @@ LINGER_SECONDS = 10.0
 
 A connection that is closed with unread bytes is reset, and many clients then miss the response.
 """
+
+
+class HttpMiddleware:
+    """ASGI middleware for HTTP requests; anything else, such as the lifespan, passes by."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        return (self.respond if scope["type"] == "http" else self._app)(scope, receive, send)
+
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Respond to a request, or pass it on."""
+        raise NotImplementedError
 
 
 class AdmissionMiddleware(HttpMiddleware):

@@ -15,8 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.access.clients import CURRENT_PREFIX, forwarded_prefix, is_trusted
 from api.errors.problem_details import CLIENT_CLOSED_REQUEST, Rejection, retry_after
-from api.middleware import HttpMiddleware
-from api.middleware.admission import client_name, send_rejection
+from api.middleware.admission import HttpMiddleware, client_name, send_rejection
 from api.observability import access_log, metrics, traces
 from api.observability.logs import REQUEST_ID, RequestLogEntry, accept_request_id, log_request
 from api.settings import Settings

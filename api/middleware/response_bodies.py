@@ -22,7 +22,7 @@ from typing import NamedTuple
 from fastapi import Request, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from api.middleware import HttpMiddleware
+from api.middleware.admission import HttpMiddleware
 from api.observability import access_log, metrics
 from api.responses import IMMUTABLE, encoded_response
 

@@ -9,13 +9,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Request, Response
-from pydantic import BaseModel
 
 from api.errors.problem_details import NotCached
 from api.observability import access_log
 from api.responses import error_responses, json_response, require_json
 from api.routes.requests import Service, create_router, from_query
-from api.schemas.design import GammaAnswer
 from api.schemas.designs import (
     ComparisonAnswer,
     DesignAnswer,
@@ -29,6 +27,7 @@ from api.schemas.designs import (
     comparison,
     summary,
 )
+from api.schemas.questions import GammaAnswer
 from api.service.design_service import DesignService
 from darrm_opt.answers.tables import stored_table
 from darrm_opt.tables.record import GROUP_KIND, KIND
@@ -112,15 +111,10 @@ async def _design(id: str, service: DesignService) -> DesignAnswer:
     record = None if stored is None else await service.run_in_reader(load_record, id, service.store)
     if stored is None or record is None:
         raise _unknown(id)
-    design: BaseModel
-    kind = record.get("kind")
-    if kind == GROUP_KIND:
-        design = TableDesignAnswer.model_validate(stored_table(id, record))
-    elif kind == KIND:
-        design = TableAnswer.model_validate(stored_table(id, record))
-    else:
-        design = GammaAnswer.model_validate({"id": id, "cached": True, "nearest": None, **record})
-    return DesignAnswer(id=id, created=stored.created, tags=list(stored.tags), design=design)
+    model = {KIND: TableAnswer, GROUP_KIND: TableDesignAnswer}.get(record.get("kind", ""), GammaAnswer)
+    of_gamma = model is GammaAnswer
+    answer = {"id": id, "cached": True, "nearest": None, **record} if of_gamma else stored_table(id, record)
+    return DesignAnswer(id=id, created=stored.created, tags=list(stored.tags), design=model.model_validate(answer))
 
 
 def _summary(id: str, stored: StoredDesign | None) -> Response:

@@ -11,12 +11,11 @@ from fastapi import Depends, Header, HTTPException, Response
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from api.access.clients import CURRENT_PREFIX
+from api.access.clients import CURRENT_PREFIX, current_client
 from api.errors.problem_details import ShuttingDown
 from api.observability import access_log
 from api.responses import RETRY_AFTER, error_responses, json_response, pending_response
 from api.routes.requests import Service, create_router, from_query
-from api.schemas.design import DesignRequest, GammaAnswer
 from api.schemas.jobs import (
     JobAnswer,
     JobId,
@@ -30,7 +29,7 @@ from api.schemas.jobs import (
     job_answer,
     webhook_answer,
 )
-from api.schemas.questions import json_type
+from api.schemas.questions import DesignRequest, GammaAnswer, json_type
 from api.service.design_service import RETRY_SECONDS, DesignService, Pending
 from api.service.jobs import JobUpdate, read_task
 from api.tasks.answers import answer_model
@@ -198,7 +197,7 @@ async def get_job_events(
     """Follow a job."""
     del last_event_id
     job = service.followed(id) or await find_job(id, service)
-    stream = _within_quota(service, event_stream(service.subscribe(job)))
+    stream = _within_quota(service, event_stream(service.events.subscribe(job)))
     await anext(stream)  # refused here, before anything is sent
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=headers)
@@ -206,7 +205,7 @@ async def get_job_events(
 
 async def _within_quota(service: DesignService, stream: AsyncIterator[str]) -> AsyncGenerator[str]:
     """Yield "", then a stream, which counts as one of the client's."""
-    with service.reserve_stream():
+    with service.streams.reserve(current_client()):
         yield ""
         async for text in stream:
             yield text

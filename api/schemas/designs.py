@@ -7,9 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, FiniteFloat
 
-from api.schemas.design import GammaAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, VoterEpsilon, about
-from api.schemas.questions import model_of_answer
+from api.schemas.questions import GammaAnswer, model_of_answer
 from darrm_opt.errors import InvalidInput
 from darrm_opt.questions import design, table
 from darrm_opt.questions.design import nats

@@ -11,9 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
 from api.access.clients import CURRENT_PREFIX
 from api.errors.problem_details import ProblemDetails
-from api.schemas.design import GammaAnswer, ProblemAnswer
 from api.schemas.fields import EXAMPLES, AnswerModel, PageRequest, RequestModel, about
-from api.schemas.questions import model_of_answer
+from api.schemas.questions import GammaAnswer, ProblemAnswer, model_of_answer
 from darrm_opt.errors import DarrmError
 from darrm_opt.questions import design
 from darrm_opt.record import problem_from_record, problem_record

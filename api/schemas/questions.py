@@ -28,6 +28,7 @@ from api.schemas.fields import (
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.objective import as_objective, forms
 from darrm_opt.privacy_curves import remote_curve
+from darrm_opt.questions import design
 from darrm_opt.questions.question import Fields, Question
 
 
@@ -139,3 +140,10 @@ def json_type(hint: Any) -> Any:
     if get_origin(hint) in (list, dict):
         return get_origin(hint)[tuple(map(json_type, get_args(hint)))]
     return hint
+
+
+ProblemAnswer, GammaAnswer, EstimateAnswer = map(
+    model_of_answer, (design.ProblemAnswer, design.GammaAnswer, design.EstimateAnswer)
+)
+
+DesignRequest = model_of_question(design.Design)

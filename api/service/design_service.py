@@ -8,17 +8,16 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from api.access.client_shares import ClientQuota
-from api.access.clients import current_client, current_owner, designs_owner, designs_viewer, may_solve
+from api.access.clients import current_client, current_name, current_owner, designs_owner, designs_viewer, may_solve
 from api.errors.problem_details import JobCancelled, NotCached, ShuttingDown, WorkLimitExceeded
 from api.observability import access_log, metrics, traces
-from api.service.jobs import JobUpdate, read_task
+from api.service.jobs import read_task
 from api.service.resources import ServiceResources, WorkQueue
 from api.settings import Settings
 from api.tasks.design import DesignTask
@@ -90,7 +89,6 @@ class Pending:
     """Answer that is not ready."""
 
     job: Job  # its id will be the id of the answer
-    retry_after: int = RETRY_SECONDS  # time until the next request [s]
     # a stored answer whose guarantee implies the one requested, for use meanwhile
     nearest: dict[str, Any] | None = None
 
@@ -122,14 +120,14 @@ class SlowWork:
 
     def add(self, kind: str, queue: WorkQueue) -> None:
         """Record that a kind of work of the current client is too long for a queue."""
-        self._until.pop(_whose(kind, queue), None)
-        self._until[_whose(kind, queue)] = time.monotonic() + MISJUDGED_SECONDS
+        self._until.pop((current_name(), kind, queue), None)
+        self._until[current_name(), kind, queue] = time.monotonic() + MISJUDGED_SECONDS
         if len(self._until) > MAX_MISJUDGED:
             del self._until[next(iter(self._until))]
 
     def has(self, kind: str, queue: WorkQueue) -> bool:
         """Whether a kind of work of the current client recently proved too long for a queue."""
-        return time.monotonic() < self._until.get(_whose(kind, queue), 0.0)
+        return time.monotonic() < self._until.get((current_name(), kind, queue), 0.0)
 
 
 def _may_be_short(task: Task) -> bool:
@@ -140,11 +138,6 @@ def _may_be_short(task: Task) -> bool:
         return task.seconds < math.inf
     except InvalidInput:  # invalid: `check` raises the error
         return False
-
-
-def _whose(kind: str, queue: WorkQueue) -> tuple[str, str, WorkQueue]:
-    client = current_client()
-    return "" if client is None else client.name, kind, queue
 
 
 class DesignService(ServiceResources):
@@ -160,7 +153,7 @@ class DesignService(ServiceResources):
         self._misjudged = SlowWork()
         self._granted: OrderedDict[tuple[str, str], float] = OrderedDict()  # until when
         streams = self.settings.max_streams or max(1, self.settings.max_connections // 4)
-        self._streams = ClientQuota(streams, "event streams")
+        self.streams = ClientQuota(streams, "event streams")
 
     def check_voters(self, K: int, times: int = 1) -> None:
         """Raise InvalidInput for more voters than ``times`` the operator's limit."""
@@ -333,10 +326,6 @@ class DesignService(ServiceResources):
         access_log.mention_job(id)
         return self.events.followed(id) if self.viewer is None else None
 
-    def subscribe(self, job: Job) -> AsyncGenerator[JobUpdate]:
-        """Yield the job's current state, then each change, until it is finished or the server stops."""
-        return self.events.subscribe(job)
-
     @property
     def viewer(self) -> str | None:
         """Client of the current request if it may see only its own designs; None if it may see all."""
@@ -375,15 +364,6 @@ class DesignService(ServiceResources):
 
     def _is_granted(self, client: str, key: str) -> bool:
         return time.monotonic() < self._granted.get((client, key), 0.0)
-
-    @property
-    def open_streams(self) -> int:
-        """Number of open event streams."""
-        return self._streams.count
-
-    def reserve_stream(self) -> AbstractContextManager[None]:
-        """Reserve one of the client's event streams during the block."""
-        return self._streams.reserve(current_client())
 
     async def _design_on(self, queue: WorkQueue, task: Task, wait_seconds: float | None) -> dict[str, Any] | None:
         """Return a stored γ, or design one on a queue for all callers; None if that takes too long."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from api.access.client_shares import ClientQuota, FairQueue
-from api.access.clients import CLIENT_PREFIX, current_client, designs_owner, designs_viewer
+from api.access.clients import CLIENT_PREFIX, current_client, current_name, designs_owner, designs_viewer
 from api.errors.problem_details import ShuttingDown
 from api.service.jobs import JobAdmission, JobEvents, JobWorker, read_task
 from api.service.upkeep import Upkeep
@@ -80,8 +80,7 @@ class WorkQueue:
 
     async def run(self, task: PoolFunction, argument: Any, **options: Unpack[RunOptions]) -> Any:
         """Run a task when it is the client's turn; the server itself takes turns too. See `ProcessPool.run`."""
-        client = current_client()
-        async with self._turns.place("" if client is None else client.name):
+        async with self._turns.place(current_name()):
             return await self.pool.run(task, argument, **options)
 
 

@@ -23,7 +23,7 @@ from functools import partial
 from typing import Any
 
 from api.access.client_shares import ClientQuota
-from api.access.clients import CLIENT_PREFIX, CURRENT_PREFIX, current_client, current_owner
+from api.access.clients import CLIENT_PREFIX, CURRENT_PREFIX, current_client, current_owner, designs_owner
 from api.access.keys import KeyRing, open_ring
 from api.errors.problem_details import TooManyJobs
 from api.observability import metrics
@@ -76,7 +76,7 @@ class Webhooks:
         """Add a webhook for the end of a job, due at once if it has ended; return it with its signing secret."""
         with self._lookups.reserve(current_client()):
             await check_host(parse_webhook_url(url, self._networks), self._networks)
-        owner = _owner()
+        owner = designs_owner() or ""  # without a key
         webhook = await self._run_in_thread(
             self._webhooks.add, f"msg_{secrets.token_hex(16)}", job, owner, url, MAX_PENDING
         )
@@ -205,9 +205,3 @@ def webhook_body(job: Job) -> bytes:
 def client_secret(secret: bytes, client: str) -> bytes:
     """Return the signing secret of a client, which cannot be computed without the operator's."""
     return hmac.digest(secret, b"darrm-opt webhooks of " + client.encode(), hashlib.sha256)
-
-
-def _owner() -> str:
-    """Return the owner of a new webhook: the current client; "" without keys."""
-    client = current_client()
-    return client.name if client is not None and client.has_key else ""

@@ -21,8 +21,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel
 
-from api.schemas.design import GammaAnswer
-from api.schemas.questions import json_type, reader_of_answer
+from api.schemas.questions import GammaAnswer, json_type, reader_of_answer
 from api.tasks.design import verify_as_stored
 from api.tasks.task import Limits, ProgressCallback, Task, TaskContext, verify_result
 from darrm_opt.questions.question import Question

@@ -196,7 +196,7 @@ def test_every_verb_is_shown_at_work() -> None:
 
 
 def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
-    from api.schemas.design import DesignRequest
+    from api.schemas.questions import DesignRequest
     from darrm.cli.parameters import DesignOptions
     from darrm_opt.design.backends import BACKENDS
     from darrm_opt.design.objective import FAMILIES

@@ -244,7 +244,7 @@ def test_modules_are_imported_by_name_in_few_places() -> None:
 
 CHANGED_GLOBALS = {
     # What changes while a process runs, and is one for the process by its nature.
-    "api.access.clients": {"_CURRENT_CLIENT"},  # a context variable: whose request this is
+    "api.access.clients": {"CURRENT_CLIENT"},  # a context variable: whose request this is
     "api.observability.access_log": {"_CURRENT"},  # likewise
     "api.observability.logs": {"_render", "_stream"},  # where and how the process logs
     "api.observability.metrics": {"_LAG", "_PROCESSOR"},  # counters

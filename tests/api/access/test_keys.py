@@ -22,7 +22,7 @@ from support.refusals import refused as refused_input
 from support.served import serving
 
 import api.access.keys
-from api.access.clients import Client, set_current_client
+from api.access.clients import CURRENT_CLIENT, Client
 from api.access.keys import KeyRing, KeysFileError, Role, create_key, list_keys, parse_expiry, revoke_key
 from api.app import create_app
 from api.errors.problem_details import NotCached
@@ -388,7 +388,7 @@ def test_a_refused_reader_does_not_affect_a_concurrent_user() -> None:
     reader, user = (Client(f"client {role}", local=False, role=role, key_id=role) for role in get_args(Role)[:2])
 
     async def ask(service: DesignService, client: Client) -> Any:
-        set_current_client(client)
+        CURRENT_CLIENT.set(client)
         try:
             return await service.design(Design(K=5, m=2, epsilon=0.5))
         except NotCached as err:

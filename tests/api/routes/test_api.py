@@ -21,8 +21,8 @@ from api.errors.problem_details import (
     ShuttingDown,
     WorkLimitExceeded,
 )
-from api.schemas.design import GammaAnswer
 from api.schemas.fields import DECLARED
+from api.schemas.questions import GammaAnswer
 from api.service.design_service import DesignService
 from api.settings import Settings, read_settings
 from darrm_opt import InvalidInput, Problem, SolveFailed, __version__, solve, verify

@@ -19,9 +19,8 @@ from api.errors.problem_details import MEDIA_TYPE
 from api.responses import CSV, JSON, NPZ
 from api.routes import ROUTERS
 from api.routes.requests import from_query
-from api.schemas.design import DesignRequest
 from api.schemas.fields import SAMPLES_ARE_TAKEN, AnswerModel
-from api.schemas.questions import model_of_question
+from api.schemas.questions import DesignRequest, model_of_question
 from api.settings import Settings
 from darrm_opt.answers.statement import ACCOUNTS
 from darrm_opt.questions.registry import QUESTIONS

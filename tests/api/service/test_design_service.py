@@ -19,7 +19,7 @@ from support import solver_tasks as tasks
 from support.waiting import in_loop, until_in_loop
 
 from api.access.client_shares import ClientQuota
-from api.access.clients import Client, set_current_client
+from api.access.clients import CURRENT_CLIENT, Client, current_client
 from api.errors.problem_details import JobCancelled, NotCached, Overloaded, ShuttingDown, TooManyJobs
 from api.service import jobs as service_jobs
 from api.service.design_service import DesignService, Pending, design_task
@@ -171,7 +171,7 @@ async def test_a_job_can_be_followed_from_any_process(monkeypatch: pytest.Monkey
     monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
 
     async def _states(each: DesignService, job: Any) -> list[str]:
-        return [news.job.state async for news in each.subscribe(job)]
+        return [news.job.state async for news in each.events.subscribe(job)]
 
     async with service(settings(url)) as one, service(settings(url, solve="off")) as two:
         job = await one.submit(ASKED)
@@ -223,7 +223,7 @@ async def test_a_job_can_be_stopped_before_its_answer_is_stored(monkeypatch: pyt
     monkeypatch.setattr(design, "design_gamma", tasks.gamma_with_incumbent)
     monkeypatch.setattr(service_jobs, "RENEW_SECONDS", 600)
     async with service(settings()) as opened:
-        async for update in opened.subscribe(await opened.submit(ASKED)):
+        async for update in opened.events.subscribe(await opened.submit(ASKED)):
             if design.read_incumbent(update.job.progress) is not None:
                 break
         stored = await opened.get_job(ASKED.spec().key)
@@ -322,13 +322,13 @@ async def test_new_problems_are_charged_to_the_client(monkeypatch: pytest.Monkey
     monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
     problems = [Design(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
     async with service(settings(job_rate=0.001, job_burst=2)) as opened:
-        set_current_client(Client("key one", local=False))
+        CURRENT_CLIENT.set(Client("key one", local=False))
         for asked in (*problems[:2], *problems[:2]):  # what is there is no more work
             await opened.submit(asked)
         with pytest.raises(TooManyJobs, match=r"0\.001 new problems per second, and 2 in a burst") as refusal:
             await opened.design(problems[2], 0)
         assert 900 < refusal.value.seconds <= 1000
-        set_current_client(Client("key two", local=False))
+        CURRENT_CLIENT.set(Client("key two", local=False))
         assert (await opened.submit(problems[2])).state == "queued"
 
 
@@ -338,11 +338,11 @@ async def test_event_streams_take_a_quarter_of_the_connections_unless_the_operat
         async with service(settings(max_connections=16, max_streams=size)) as opened:
             with ExitStack() as held:
                 for name in ("key one", "key two"):
-                    set_current_client(Client(name, local=False))
+                    CURRENT_CLIENT.set(Client(name, local=False))
                     for _ in range(share):
-                        held.enter_context(opened.reserve_stream())
-                set_current_client(Client("key three", local=False))
-                with pytest.raises(Overloaded), opened.reserve_stream():
+                        held.enter_context(opened.streams.reserve(current_client()))
+                CURRENT_CLIENT.set(Client("key three", local=False))
+                with pytest.raises(Overloaded), opened.streams.reserve(current_client()):
                     pass
 
 
@@ -483,7 +483,7 @@ async def test_a_shutdown_returns_jobs_to_the_queue(monkeypatch: pytest.MonkeyPa
         assert (job.state, job.owner, job.attempts) == ("queued", "", 0)
     monkeypatch.undo()
     async with service(settings(url)) as opened:
-        news = [news async for news in opened.subscribe(job)]
+        news = [news async for news in opened.events.subscribe(job)]
         assert (news[-1].job.state, news[-1].job.attempts) == ("done", 1)
 
 

@@ -71,6 +71,18 @@ class Laws(Protocol):
         ...
 
 
+class Drawn(Protocol):
+    """Releases of voters of whom a record affects a random number (`mixture.DrawnMajority`)."""
+
+    def epsilon(self, queries: int, delta: float) -> float:
+        """Return ε of all releases together at δ; may raise `DeltaTooSmall`."""
+        ...
+
+    def estimate(self, queries: int, delta: float) -> float | None:
+        """Return an estimate of it."""
+        ...
+
+
 Models = tuple[int, tuple[tuple[Privacy, int], ...]]
 """Models trained once: the number of voters, and the numbers of each privacy that one record reaches."""
 
@@ -95,6 +107,8 @@ class ReleaseGuarantee:
     loss: Callable[[], float | None] | None = None
     # The models of which all releases are post-processing; None if voters are fresh or not private.
     models: Models | None = None
+    # One draw for all releases, which decides the number of affected voters; nothing else is stated then.
+    drawn: Drawn | None = None
 
     @cached_property
     def shown(self) -> Laws:

@@ -31,11 +31,11 @@ from darrm_opt.accounting.bounds import is_within
 from darrm_opt.accounting.composition.optimal import least_epsilon
 from darrm_opt.accounting.freshness import effective_voters
 from darrm_opt.accounting.gaussian import gaussian_delta
-from darrm_opt.accounting.guarantee import estimated_shift
+from darrm_opt.accounting.guarantee import ReleaseGuarantee, estimated_shift
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.release_profile import NoisyMajority, release_profile
 from darrm_opt.arguments import whole_number
-from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput
+from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 from darrm_opt.rounding import float_above, up
@@ -248,21 +248,6 @@ def count_groups(
     return distribution.parts(NEGLECTED_SHARE * Privacy(0.0, total_delta).delta, groups)
 
 
-def mixture_epsilon(
-    gamma: ArrayLike | NoiseFunction,
-    problem: Problem,
-    queries: int,
-    total_delta: float,
-    distribution: AffectedDistribution,
-    *,
-    fresh: bool = False,
-    **effort: int | None,
-) -> float:
-    """Return the total ε of `mixture_total` at a total δ [nats]; arguments, guarantees and errors are the same."""
-    total = mixture_total(gamma, problem, queries, distribution, fresh=fresh, total_delta=total_delta, **effort)
-    return total.epsilon(total_delta)
-
-
 def with_affected(problem: Problem, count: int) -> Problem:
     """Return the problem with ``count`` affected voters."""
     return Problem(problem.K, problem.voter, problem.target, count)
@@ -287,34 +272,49 @@ def _profile_at_count(
     return total.delta, up((total.values.size - 1) * total.step, 4)
 
 
-def estimated_mixture(
-    noise: NoiseFunction, problem: Problem, queries: int, total_delta: float, distribution: AffectedDistribution
-) -> float | None:
-    """Return an estimate, not a proof, of the total ε of releases at a total δ [nats]; None if there is none.
+@dataclass(frozen=True, eq=False)
+class DrawnMajority:
+    """The majority of voters of whom a record affects a random number, released through a γ; arguments as above."""
 
-    For each number of affected voters, one Gaussian mechanism of the same Hellinger distances.
+    noise: NoiseFunction
+    problem: Problem
+    distribution: AffectedDistribution
+    fresh: bool = False
 
-    >>> voters = Problem(5, Privacy(math.inf), Privacy(1.0))
-    >>> gamma = NoiseFunction.from_upper_half([0.1, 0.2, 0.3], 5)
-    >>> about = estimated_mixture(gamma, voters, 30, 0.01, AffectedDistribution.binomial(5, 0.1)) or 0.0
-    >>> proved = mixture_epsilon(gamma, voters, 30, 0.01, AffectedDistribution.binomial(5, 0.1))
-    >>> 0.8 * proved < about < 1.2 * proved
-    True
-    """
-    parts, beyond = count_groups(problem, queries, distribution, total_delta)
-    majorities = [NoisyMajority(noise, with_affected(problem, part.count)) for part in parts]
-    shifts = [estimated_shift([(majority.guarantee, queries)]) for majority in majorities]
+    @property
+    def guarantee(self) -> ReleaseGuarantee:
+        """Guarantee of one release, for `darrm_opt.accounting.total.total_of`.
 
-    def delta_at(epsilon: float) -> float:
-        shares = [
-            part.chance * (1.0 if shift is None or shift == math.inf else gaussian_delta(shift, epsilon))
-            for part, shift in zip(parts, shifts, strict=True)
-            if shift != 0
-        ]
-        return beyond + sum(shares)
+        >>> from darrm_opt.accounting.total import estimated_epsilon, total_of
+        >>> gamma = NoiseFunction.from_upper_half([0.1, 0.2, 0.3], 5)
+        >>> law = AffectedDistribution.binomial(5, 0.1)
+        >>> parts = [(DrawnMajority(gamma, Problem(5, Privacy(math.inf), Privacy(1.0)), law).guarantee, 30)]
+        >>> 0.8 < estimated_epsilon(parts, 0.01) / total_of(parts, 0.01).epsilon < 1.2
+        True
+        """
+        return ReleaseGuarantee(drawn=self)
 
-    try:
+    def epsilon(self, queries: int, delta: float) -> float:
+        """Return the total ε of `mixture_total` at a total δ [nats]."""
+        total = mixture_total(self.noise, self.problem, queries, self.distribution, fresh=self.fresh, total_delta=delta)
+        return total.epsilon(delta)
+
+    def estimate(self, queries: int, delta: float) -> float | None:
+        """Return an estimate, not a proof, of the same; None if there is none.
+
+        For each number of affected voters, one Gaussian mechanism of the same Hellinger distances.
+        """
+        parts, beyond = count_groups(self.problem, queries, self.distribution, delta)
+        majorities = [NoisyMajority(self.noise, with_affected(self.problem, part.count)) for part in parts]
+        shifts = [estimated_shift([(majority.guarantee, queries)]) for majority in majorities]
+
+        def delta_at(epsilon: float) -> float:
+            shares = [
+                part.chance * (1.0 if shift is None or shift == math.inf else gaussian_delta(shift, epsilon))
+                for part, shift in zip(parts, shifts, strict=True)
+                if shift != 0
+            ]
+            return beyond + sum(shares)
+
         floor = delta_at(MAX_TARGET_EPSILON)
-        return math.inf if floor > total_delta else least_epsilon(delta_at, total_delta, MAX_TARGET_EPSILON)
-    except BackendUnavailable:  # an estimate only saves time
-        return None
+        return math.inf if floor > delta else least_epsilon(delta_at, delta, MAX_TARGET_EPSILON)

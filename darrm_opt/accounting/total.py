@@ -297,12 +297,15 @@ def estimated_epsilon(parts: Releases, delta: float) -> float | None:
     Hellinger distances.
     """
     kinds = [(bounds, count) for bounds, count in parts if count]
+    drawn = kinds[0][0].drawn if len(kinds) == 1 else None
     likely = [(bounds.likely(), count) for bounds, count in kinds if bounds.likely is not None]
     stated = [(bound, n) for bounds, n in kinds if bounds.estimate is not None and (bound := bounds.estimate())]
     epsilon: float | None = None
     # An estimate only saves time: it is omitted if a package is missing.
     with suppress(BackendUnavailable):
-        if kinds and len(likely) == len(kinds):
+        if drawn is not None:
+            epsilon = drawn.estimate(kinds[0][1], delta)
+        elif kinds and len(likely) == len(kinds):
             points = min(ESTIMATE_POINTS, int(MAX_ESTIMATE_WORK / updates_of(likely)))
             try:
                 if points >= ESTIMATE_POINTS // 4:

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from darrm_opt.accounting.accounts import PLANNED, SLOW
 from darrm_opt.accounting.calibrate import calibrate
+from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.accounting.mixture import (
     AffectedDistribution,
+    DrawnMajority,
     count_groups,
-    estimated_mixture,
-    mixture_epsilon,
     with_affected,
 )
 from darrm_opt.accounting.release_profile import NoisyMajority
@@ -232,20 +231,17 @@ def _calibrated_gamma(name: str, question: Question) -> VoteMechanism:
     voters, queries, total = question.released, question.queries, question.total
     estimate: Callable[[VoteMechanism], float | None] | None = None
     precision = PRECISION
+
+    def by_guarantee(mechanism: VoteMechanism) -> float | None:
+        return estimated_epsilon([(_guarantee(mechanism.gamma, question), queries)], total.delta)
+
     if not total.delta:
         precision = PURE_PRECISION
     elif question.affected_distribution is not None:
-        distribution, precision = question.affected_distribution, MIXTURE_PRECISION
-        check_draw(voters, queries, total, distribution)
-
-        def estimate(mechanism: VoteMechanism) -> float | None:
-            return estimated_mixture(mechanism.gamma, voters, queries, total.delta, distribution)
-
+        precision, estimate = MIXTURE_PRECISION, by_guarantee
+        check_draw(voters, queries, total, question.affected_distribution)
     elif question.quick:
-        precision = QUICK_PRECISION
-
-        def estimate(mechanism: VoteMechanism) -> float | None:
-            return estimated_epsilon([(NoisyMajority(mechanism.gamma, voters).guarantee, queries)], total.delta)
+        precision, estimate = QUICK_PRECISION, by_guarantee
 
     elif len(voters.voter.points) > 1:  # by likely pairs: the proof of an account is much slower
         precision, constraint = PROFILE_PRECISION, PrivacyConstraint.of(voters)
@@ -275,19 +271,21 @@ def _calibrated_gamma(name: str, question: Question) -> VoteMechanism:
 
 def cost(noise: NoiseFunction, question: Question) -> tuple[float, str]:
     """Return the total ε of Q releases of any γ at the total δ, and its account; ``inf`` if nothing is proved."""
-    voters, queries, total = question.released, question.queries, question.total
+    queries, total = question.queries, question.total
     if not total.delta:  # the ε add up, each proved for an equal share
         share = _equal_share_problem(question)
         fits = certify_unscaled(share, noise) is not None
         return (multiple_up(queries, share.target.epsilon), "simple") if fits else (math.inf, "none")
+    skip = SLOW if question.quick and question.affected_distribution is None else ()
+    found = total_of([(_guarantee(noise, question), queries)], total.delta, effort=PLANNED, skip=skip)
+    return found.epsilon, found.account
+
+
+def _guarantee(noise: NoiseFunction, question: Question) -> ReleaseGuarantee:
+    """Return what is proved of one release of a γ."""
     if question.affected_distribution is None:
-        parts, skip = [(NoisyMajority(noise, voters).guarantee, queries)], SLOW if question.quick else ()
-        found = total_of(parts, total.delta, effort=PLANNED, skip=skip)
-        return found.epsilon, found.account
-    distribution = question.affected_distribution
-    with suppress(DeltaTooSmall):
-        return mixture_epsilon(noise, voters, queries, total.delta, distribution, fresh=question.fresh), "bits"
-    return math.inf, "none"
+        return NoisyMajority(noise, question.released).guarantee
+    return DrawnMajority(noise, question.released, question.affected_distribution, question.fresh).guarantee
 
 
 def mixture_steps(problem: Problem, queries: int, total: Privacy, distribution: AffectedDistribution) -> float:

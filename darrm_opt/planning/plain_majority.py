@@ -7,19 +7,17 @@ of all answers, composed; and the exact account of the released bits.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from darrm_opt.accounting.accounts import PLANNED, SLOW, compose_models
 from darrm_opt.accounting.freshness import effective_voters
-from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
+from darrm_opt.accounting.mixture import AffectedDistribution, DrawnMajority
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import total_of
 from darrm_opt.baselines import plain_majority_sharp, subsampling
 from darrm_opt.design.report import guarantee, text_above
-from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
@@ -162,10 +160,9 @@ def plain_majority_total(
         totals.append((compose_models({problem.voter: problem.affected}, total_delta).epsilon, "post-processing"))
     if distribution is not None:
         voters = effective_voters(problem, queries, fresh=fresh)
-        with suppress(DeltaTooSmall):
-            totals.append(
-                (mixture_epsilon(_ones(problem.K), voters, queries, total_delta, distribution, fresh=fresh), "bits")
-            )
+        drawn = DrawnMajority(_ones(problem.K), voters, distribution, fresh)
+        found = total_of([(drawn.guarantee, queries)], total_delta)
+        totals.append((found.epsilon, found.account))
     epsilon, account = min(totals)
     return (epsilon, account) if epsilon < math.inf else (math.inf, "none")
 

@@ -369,7 +369,7 @@ def test_many_voters_of_whom_one_is_affected(K: int) -> None:
     voters = Problem(K, Privacy(math.inf), Privacy(1.0), 1)
     noise = subsampling(K, 1)
     law = AffectedDistribution.exactly(1, K)
-    found = mixture.mixture_epsilon(noise, voters, 3, 0.1, law)
+    found = mixture.DrawnMajority(noise, voters, law).epsilon(3, 0.1)
     exact = total.exact_epsilon(noise, voters, 3, 0.1)
     assert exact * (1 - 1e-3) <= found <= exact * 1.02
 

@@ -18,7 +18,7 @@ from support.enumeration import adaptive_bits_delta, vote_pairs
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import outer_region
 from darrm_opt.accounting.law_pairs import BitPairs
-from darrm_opt.accounting.mixture import AffectedDistribution, estimated_mixture, mixture_epsilon, mixture_total
+from darrm_opt.accounting.mixture import AffectedDistribution, DrawnMajority, mixture_total
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.bagging import Bags
 from darrm_opt.design.privacy_profile import ProfileSearch
@@ -136,19 +136,19 @@ def test_a_certain_count_is_the_account_with_that_many_affected(problem: Problem
     for count in (1, problem.K - 1, problem.K):
         affected = Problem(problem.K, problem.voter, problem.target, count)
         expected = exact_epsilon(gamma, affected, queries, 0.01, points=4001, fresh=True)
-        found = mixture_epsilon(
-            gamma, problem, queries, 0.01, AffectedDistribution.exactly(count, problem.K), fresh=True, points=4001
-        )
+        law = AffectedDistribution.exactly(count, problem.K)
+        total = mixture_total(gamma, problem, queries, law, fresh=True, total_delta=0.01, points=4001)
+        found = total.epsilon(0.01)
         assert found == pytest.approx(expected, rel=2e-3)
 
 
 def test_a_record_that_affects_no_voter_loses_nothing() -> None:
-    assert mixture_epsilon(GAMMA, OPEN, 50, 0.0, AffectedDistribution.exactly(0, 3)) == 0.0
+    assert DrawnMajority(GAMMA, OPEN, AffectedDistribution.exactly(0, 3)).epsilon(50, 0.0) == 0.0
     rare = AffectedDistribution.binomial(3, 1e-9)
     certain = NoiseFunction.from_upper_half(np.ones(2), 3)
-    assert mixture_epsilon(certain, OPEN, 1000, 1e-8, rare) == 0.0  # bagging's own privacy is enough
+    assert DrawnMajority(certain, OPEN, rare).epsilon(1000, 1e-8) == 0.0  # bagging's own privacy is enough
     with pytest.raises(DeltaTooSmall, match="over draws and answers"):
-        mixture_epsilon(certain, OPEN, 1000, 1e-10, rare)
+        DrawnMajority(certain, OPEN, rare).epsilon(1000, 1e-10)
 
 
 @for_each("queries", [2, 30, 400])
@@ -156,19 +156,19 @@ def test_a_record_that_affects_no_voter_loses_nothing() -> None:
 def test_the_estimate_is_about_what_is_proved(voters: Privacy, queries: int) -> None:
     problem, law = Problem(7, voters, Privacy(1.0)), AffectedDistribution.binomial(7, 0.2)
     gamma = noise_function(7, LaplaceNoise(40.0))
-    proved = mixture_epsilon(gamma, problem, queries, 1e-3, law, fresh=True)
-    about = estimated_mixture(gamma, problem, queries, 1e-3, law)
+    proved = DrawnMajority(gamma, problem, law, fresh=True).epsilon(queries, 1e-3)
+    about = DrawnMajority(gamma, problem, law).estimate(queries, 1e-3)
     assert about is not None
     assert 0.85 * proved < about < 1.15 * proved
 
 
 def test_the_estimate_of_extremes() -> None:
     certain = NoiseFunction.from_upper_half(np.ones(2), 3)
-    assert estimated_mixture(certain, OPEN, 10, 1e-3, AffectedDistribution.binomial(3, 0.2)) == math.inf
-    assert estimated_mixture(certain, OPEN, 1000, 1e-8, AffectedDistribution.binomial(3, 1e-9)) == 0.0
-    assert estimated_mixture(certain, OPEN, 10, 0.0, AffectedDistribution.exactly(0, 3)) == 0.0
-    assert estimated_mixture(GAMMA, OPEN, 1, 0.99, AffectedDistribution.binomial(3, 0.1)) == 0.0
-    assert estimated_mixture(NoiseFunction(np.zeros(4)), OPEN, 10, 0.01, AffectedDistribution.exactly(3, 3)) == 0.0
+    assert DrawnMajority(certain, OPEN, AffectedDistribution.binomial(3, 0.2)).estimate(10, 1e-3) == math.inf
+    assert DrawnMajority(certain, OPEN, AffectedDistribution.binomial(3, 1e-9)).estimate(1000, 1e-8) == 0.0
+    assert DrawnMajority(certain, OPEN, AffectedDistribution.exactly(0, 3)).estimate(10, 0.0) == 0.0
+    assert DrawnMajority(GAMMA, OPEN, AffectedDistribution.binomial(3, 0.1)).estimate(1, 0.99) == 0.0
+    assert DrawnMajority(NoiseFunction(np.zeros(4)), OPEN, AffectedDistribution.exactly(3, 3)).estimate(10, 0.01) == 0.0
 
 
 def test_more_of_anything_costs_more() -> None:
@@ -176,7 +176,7 @@ def test_more_of_anything_costs_more() -> None:
     voters = Problem(7, Privacy(math.inf), Privacy(1.0))
 
     def cost(queries: int, chance: float) -> float:
-        return mixture_epsilon(gamma, voters, queries, 1e-3, AffectedDistribution.binomial(7, chance))
+        return DrawnMajority(gamma, voters, AffectedDistribution.binomial(7, chance)).epsilon(queries, 1e-3)
 
     for less, more in pairwise([(1, 0.1), (4, 0.1), (16, 0.1), (16, 0.2), (16, 0.6), (16, 1.0)]):
         assert cost(*less) < cost(*more)
@@ -227,7 +227,7 @@ def test_private_voters_trained_once_are_taken_as_not_private() -> None:
     gamma, law = noise_function(5, LaplaceNoise(9.0)), AffectedDistribution.binomial(5, 0.3)
     voters, taken = Problem(5, Privacy(0.3), Privacy(1.0)), Problem(5, Privacy(math.inf), Privacy(1.0))
     for queries in (1, 6):
-        once = mixture_epsilon(gamma, voters, queries, 1e-3, law)
+        once = DrawnMajority(gamma, voters, law).epsilon(queries, 1e-3)
         counted = voters if queries == 1 else taken
-        assert once == mixture_epsilon(gamma, counted, queries, 1e-3, law, fresh=True)
-    assert once > mixture_epsilon(gamma, voters, 6, 1e-3, law, fresh=True)
+        assert once == DrawnMajority(gamma, counted, law, fresh=True).epsilon(queries, 1e-3)
+    assert once > DrawnMajority(gamma, voters, law, fresh=True).epsilon(6, 1e-3)

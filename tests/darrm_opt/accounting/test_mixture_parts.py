@@ -16,8 +16,8 @@ from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.mixture import (
     AffectedDistribution,
     CountGroup,
+    DrawnMajority,
     MixtureTotal,
-    mixture_epsilon,
     mixture_total,
 )
 from darrm_opt.accounting.release_profile import ReleaseProfile
@@ -86,8 +86,9 @@ def test_voters_are_trained_once_unless_said_otherwise() -> None:
     epsilons = [mixture_total(GAMMA, PRIVATE, 4, LAW, fresh=fresh, points=101).epsilon(0.05) for fresh in (False, True)]
     assert epsilons[0] > epsilons[1]
     assert mixture_total(GAMMA, PRIVATE, 4, LAW, points=101).epsilon(0.05) == epsilons[0]
-    as_told = mixture_epsilon(GAMMA, PRIVATE, 4, 0.05, LAW, fresh=False, points=101)
-    assert mixture_epsilon(GAMMA, PRIVATE, 4, 0.05, LAW, points=101) == as_told
+    assert DrawnMajority(GAMMA, PRIVATE, LAW).epsilon(4, 0.05) > DrawnMajority(GAMMA, PRIVATE, LAW, True).epsilon(
+        4, 0.05
+    )
 
 
 def test_a_law_of_other_voters_is_refused() -> None:

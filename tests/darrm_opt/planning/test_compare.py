@@ -19,7 +19,7 @@ from support.two_class_moments import noisy_vote_laws
 
 from darrm_opt import Privacy, Problem
 from darrm_opt.accounting.bits.recursion import compose_bits
-from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
+from darrm_opt.accounting.mixture import AffectedDistribution, mixture_total
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.bagging import Bags, bags_of
 from darrm_opt.errors import InvalidInput, TooMuchWork
@@ -134,7 +134,9 @@ def test_all_ways_share_the_draw(bagged: Comparison) -> None:
     law, budget = bagged.bags.affected_distribution(5), bagged.total
     for row in bagged.rows:
         if row.noise is not None:
-            finer = mixture_epsilon(row.noise, bagged.problem, 4, budget.delta, law, fresh=True, points=8001)
+            finer = mixture_total(
+                row.noise, bagged.problem, 4, law, fresh=True, total_delta=budget.delta, points=8001
+            ).epsilon(budget.delta)
             assert finer <= budget.epsilon
             assert finer == pytest.approx(row.epsilon, rel=3e-3)
             assert finer <= exact_epsilon(row.noise, bagged.problem, 4, budget.delta, fresh=True)

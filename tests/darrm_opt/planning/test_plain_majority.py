@@ -10,7 +10,7 @@ import pytest
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting.accounts import NAMES, PLANNED
 from darrm_opt.accounting.composition.optimal import optimal_composition
-from darrm_opt.accounting.mixture import AffectedDistribution, mixture_epsilon
+from darrm_opt.accounting.mixture import AffectedDistribution, DrawnMajority
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import total_of
 from darrm_opt.planning.plain_majority import answers_total, plain_majority_total, private_model_count
@@ -64,7 +64,7 @@ def test_where_a_draw_decides_the_bits_of_the_mixture_count() -> None:
     distribution = AffectedDistribution.binomial(3, 0.1)
     for fresh in (False, True):
         found = plain_majority_total(problem, 1, 0.05, fresh=fresh, distribution=distribution)
-        expected = mixture_epsilon(np.ones(4), problem, 1, 0.05, distribution, fresh=fresh)
+        expected = DrawnMajority(NoiseFunction(np.ones(4)), problem, distribution, fresh).epsilon(1, 0.05)
         assert found == (expected, "bits")
         assert expected < plain_majority_total(problem, 1, 0.05, fresh=fresh)[0]
     rare = AffectedDistribution.binomial(3, 1e-4)

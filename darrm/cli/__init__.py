@@ -67,13 +67,14 @@ def _command_of(words: Sequence[str]) -> tuple[str, Sequence[str], Command | Non
     # it loads, on the processors that load it.
     if added is None or not added.uses_threads:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    names: Sequence[str] = known
     if words[0].replace("-", "_").isidentifier() and words[0] not in {verb.split()[0] for verb in known}:
         from darrm.cli.verbs.question import question_command, question_verbs
 
         if (command := question_command(words[0])) is not None:
             return words[0], words[1:], command
-        parse_verb(words, [*known, *question_verbs(known)])  # an error that suggests one of all names
-    name, rest = parse_verb(words, known)
+        names = [*known, *question_verbs(known)]  # all that an error may suggest
+    name, rest = parse_verb(words, names)
     return name, rest, Command.of(load(name)) if name in known else None
 
 

@@ -120,7 +120,6 @@ class Compare(SampledTotalQuestion):
 
     @property
     def seconds(self) -> float:
-        """Expected time of the designs and of the accounts [s]."""
         problem = self.problem()
         accounts = comparison_account_seconds(problem, self.queries, self.total, self.bags(), fresh=self.fresh)
         return COMPARISON_SOLVES * estimate_running_time(DesignSpec(problem, self.objective)).seconds + accounts
@@ -138,7 +137,6 @@ class Compare(SampledTotalQuestion):
             bags.check_voters(problem)
 
     def answer(self, report: Report = lambda _: None) -> Comparison:
-        """Return every mechanism for these voters within the total."""
         report(None)
         return compare(
             self.problem(),
@@ -152,11 +150,9 @@ class Compare(SampledTotalQuestion):
         )
 
     def record_of(self, answer: Comparison) -> dict[str, Any]:
-        """Return a comparison as plain data."""
         return comparison_record(answer)
 
     def text_of(self, answer: Comparison) -> str:
-        """Return each mechanism with what it spends and how often it errs."""
         problem, fresh, bags = answer.problem, answer.fresh, answer.bags
         heads = ["mechanism", "parameter", "ε spent", "utility", "disagreement", "tv error"]
         sampled = "Each voter draws its own records: what follows is of one sampled answer."
@@ -177,7 +173,6 @@ class Compare(SampledTotalQuestion):
         return "\n".join([*lines, *filter(None, [answer.without_noise, *left_out, assumption])])
 
     def figure_of(self, answer: Comparison) -> Any:
-        """Return the mechanisms by their errors, and their γ."""
         from darrm_opt.figures import mechanisms_figure
 
         return mechanisms_figure(answer)

@@ -162,7 +162,6 @@ class Compose(PrivateVotersQuestion, SolvedQuestion, QueriesQuestion):
 
     @property
     def seconds(self) -> float:
-        """Expected time of all accounts [s]."""
         return composition_seconds(self.queries, designed=self.K is not None, fresh=self.fresh)
 
     def needs(self) -> Design | None:
@@ -216,7 +215,6 @@ class Compose(PrivateVotersQuestion, SolvedQuestion, QueriesQuestion):
         )
 
     def text_of(self, answer: ComposeAnswer) -> str:
-        """Return the total by each account, and why some give none."""
         rows = [
             [
                 name,

@@ -104,12 +104,10 @@ class MechanismQuestion(SampledQuestion, PublicQuestion, WithinTotalQuestion):
 
     @property
     def voters(self) -> int:
-        """Number of voters."""
         return self.K
 
     @property
     def seconds(self) -> float:
-        """Expected time [s]: of a calibration, unless there is a parameter, and of the points of a curve."""
         points = (len(CURVE_DELTAS) + len(CURVE_SHARES)) * COST_SECONDS if self.curve else 0.0
         return (self._seconds + points) * (1.0 if self.records is None else SAMPLED_SHARE)
 
@@ -145,7 +143,6 @@ class Cost(MechanismQuestion):
         return (self.delta if self.total_epsilon is None else self.total_delta) or 0.0
 
     def check(self) -> None:
-        """Refuse a name of no mechanism, and fields of both questions at once."""
         found = mechanism_class(self.mechanism)
         self.as_sampling()
         field_number(self.queries, "queries")
@@ -190,7 +187,6 @@ class Cost(MechanismQuestion):
         )
 
     def text_of(self, answer: CostAnswer) -> str:
-        """Return what this many releases cost, in sentences."""
         delta = answer.delta
         words = f"{answer.mechanism.words} One record moves at most {count_text(answer.affected, 'vote')}."
         # Said in words: an ε of infinity looks like a number.
@@ -202,20 +198,17 @@ class Cost(MechanismQuestion):
         return f"{words}{sampled} {releases} {proved}, by the account {answer.account}."
 
     def file_of(self, answer: CostAnswer) -> dict[str, Any]:
-        """Return the mechanism with its total, if there is one, and how records are drawn."""
         total = Privacy(answer.epsilon if self.total_epsilon is None else self.total_epsilon, answer.delta)
         planned = planned_fields(self.queries, total) if total.epsilon < math.inf else {}
         return answer.mechanism.record() | planned | sampling_record(answer.sampling)
 
     def figure_of(self, answer: CostAnswer) -> Any:
-        """Return ε over the number of releases, and over δ."""
         from darrm_opt.figures import cost_figure
 
         points = [asdict(point) for point in answer.curve or ()]
         return cost_figure(answer.mechanism, points, self.queries, answer.delta)
 
     def columns(self, record: dict[str, Any]) -> dict[str, Sequence[Any]]:
-        """Return a row for each point of the curve."""
         return {name: [point[name] for point in record["curve"]] for name in CostPoint.json_types()}
 
     def points(self, mechanism: VoteMechanism) -> list[CostPoint]:

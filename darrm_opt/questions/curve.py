@@ -131,33 +131,27 @@ class Curve(NeedsGamma):
 
     @property
     def seconds(self) -> float:
-        """Expected time of the errors of γ_opt and of all baselines [s]."""
         return 0.005 + 4e-6 * self.K * self.points
 
     def answer(self, report: Report = lambda _: None) -> ErrorCurves:
-        """Return the errors of the γ that was found, and of the baselines."""
         report(None)
         return ErrorCurves.of(*self.given(), p_grid(self.points), self.baselines)
 
     def record_of(self, answer: ErrorCurves) -> dict[str, Any]:
-        """Return the curves as plain data."""
         names = ("id", "objective", "shape", "status", "nearest", "warnings")
         said = {} if self.found is None else {name: self.found[name] for name in names}
         return {**said, "cached": True, **answer.record(), "left_out": answer.left_out}
 
     def text_of(self, answer: ErrorCurves) -> str:
-        """Return both errors at each p."""
         record = answer.record()
         return errors_text(problem_text(answer.problem), "p", record["p"], record["curves"])
 
     def figure_of(self, answer: ErrorCurves) -> Any:
-        """Return both errors over p."""
         from darrm_opt.figures import errors_figure
 
         return errors_figure(answer.problem, answer.noise)
 
     def columns(self, record: dict[str, Any]) -> dict[str, Sequence[Any]]:
-        """Return a row for each curve and p."""
         curves, p = record["curves"], record["p"]
         columns: dict[str, Sequence[Any]] = {"curve": [name for name in curves for _ in p], "p": [*p] * len(curves)}
         return columns | {

@@ -160,7 +160,6 @@ class VotersQuestion(PrivateVotersQuestion):
 
     @property
     def voters(self) -> int:
-        """Number of voters."""
         return self.K
 
 
@@ -306,22 +305,18 @@ class Design(ProblemQuestion, SolvedQuestion):
 
     @property
     def seconds(self) -> float:
-        """Expected time of the solve [s]."""
         return estimate_running_time(self.spec(), self.method).seconds
 
     def check(self) -> None:
-        """Refuse an invalid problem or objective."""
         self.spec()
 
     def answer(self, report: Report = lambda _: None) -> Any:
-        """Return the certified γ."""
         report(None)
         spec = self.spec()
         limit = self.time_limit
         return solve(spec.problem, spec.objective, spec.shape, self.method, self.backend, time_limit=limit)
 
     def record_of(self, answer: Any) -> dict[str, Any]:
-        """Return a solution as plain data."""
         return {"id": self.spec().key, "cached": False, "nearest": None, **solution_record(answer)}
 
     def verify(self, given: Any) -> Any:
@@ -385,7 +380,6 @@ class NeedsGamma(Design):
             self.spec()
 
     def needs(self) -> Design | None:
-        """Return the design."""
         return Design(**{each.name: getattr(self, each.name) for each in Design.stated()})
 
     def given(self) -> tuple[Problem, NoiseFunction]:

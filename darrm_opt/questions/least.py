@@ -92,11 +92,9 @@ class Least(VotersQuestion, SolvedQuestion):
 
     @property
     def seconds(self) -> float:
-        """Expected time [s]: a design at each step of the search."""
         return inverse_seconds(estimate_running_time(self.spec_at(1.0)).seconds, self.digits)
 
     def check(self) -> None:
-        """Refuse fields that contradict each other."""
         self.spec_at(1.0)
 
     def _voters(self) -> dict[str, Any]:
@@ -132,7 +130,6 @@ class Least(VotersQuestion, SolvedQuestion):
         )
 
     def record_of(self, answer: LeastParameter) -> dict[str, Any]:
-        """Return the answer as plain data."""
         solution, below = answer.solution, answer.below
         names = ("parameter", "value", "measure", "wanted", "reached", "is_least")
         record = {name: getattr(answer, name) for name in names}
@@ -145,7 +142,6 @@ class Least(VotersQuestion, SolvedQuestion):
         return record
 
     def text_of(self, answer: LeastParameter) -> str:
-        """Return the number, that next below, and the γ."""
         name, below = _NAMES[self.parameter], answer.below
         found = (
             f"{name} = {answer.value:g} reaches {answer.measure} {answer.reached:.6f} ({answer.wanted:g} was wanted)."
@@ -157,17 +153,14 @@ class Least(VotersQuestion, SolvedQuestion):
         return f"{found}\n{tried}\n\n{answer.solution}"
 
     def file_of(self, answer: LeastParameter) -> dict[str, Any]:
-        """Return the γ at the number."""
         return solution_record(answer.solution)
 
     def parts(self, record: dict[str, Any]) -> list[tuple[DesignSpec, dict[str, Any]]]:
-        """Return the design at the number, and at the one next below."""
         designs = [each["design"] for each in (record, record["below"]) if each is not None]
         asked = record["objective"], record["shape"]
         return [(DesignSpec(problem_from_record(design["problem"]), *asked), design) for design in designs]
 
     def solutions(self, answer: LeastParameter) -> list[Solution]:
-        """Return the solution of each design."""
         return [each.solution for each in (answer, answer.below) if each is not None]
 
     @reads

@@ -270,7 +270,6 @@ class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
 
     @property
     def voters(self) -> int:
-        """Number of voters."""
         return super().voters if self.groups is None else sum(group.K for group in self.groups)
 
     @property
@@ -367,7 +366,6 @@ class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
         return PlannedQuestion.of(*arguments, **given)
 
     def answer(self, report: Report = lambda _: None) -> Plan:
-        """Return the options for these voters within the total, and what follows from them."""
         report(None)
         given: dict[str, Any] = {"time_limit": self.time_limit, "progress": options_report(report)}
         if self.groups is not None:
@@ -384,7 +382,6 @@ class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
             raise InvalidInput("prior", self.prior, err.accepted, err.advice) from err
 
     def record_of(self, answer: Plan) -> dict[str, Any]:
-        """Return a plan as plain data, with the mechanism of the best option under a law of votes."""
         record = plan_record(answer, () if self.groups is None else voter_groups(self.groups))
         if answer.question.law is None:
             return record
@@ -395,7 +392,6 @@ class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
         return record | named | {"mechanism": written} | stated
 
     def text_of(self, answer: Plan) -> str:
-        """Return what is recommended, and each option."""
         if answer.question.law is not None:
             return _shares_text(answer, () if self.groups is None else voter_groups(self.groups))
         question, stated = answer.question, self.profile if self.records is None else None
@@ -441,7 +437,6 @@ class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
         return solution_record(best.to_solution(question.gamma_objective)) | use
 
     def figure_of(self, answer: Plan) -> Any:
-        """Return the options by accuracy and ε."""
         from darrm_opt.figures import plan_figure
 
         return plan_figure(answer)

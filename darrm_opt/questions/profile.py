@@ -75,11 +75,9 @@ class Profile(NeedsGamma):
 
     @property
     def seconds(self) -> float:
-        """Expected time [s]: a search for each point."""
         return profile_seconds(self.given()[0], self.points if self.epsilons is None else len(self.epsilons))
 
     def check(self) -> None:
-        """Refuse an invalid problem or γ."""
         if self.gamma is None:
             super().check()
         else:
@@ -97,14 +95,12 @@ class Profile(NeedsGamma):
         return problem, NoiseFunction(self.gamma, problem.K)
 
     def answer(self, report: Report = lambda _: None) -> VerifiedProfile:
-        """Return the profile of the γ that was given, or found."""
         report(None)
         problem, noise = self.given()
         grid = epsilon_grid(problem.target.epsilon, self.points) if self.epsilons is None else self.epsilons
         return VerifiedProfile(**privacy_profile(noise, problem, grid).__dict__, noise=noise)
 
     def record_of(self, answer: VerifiedProfile) -> dict[str, Any]:
-        """Return the profile as plain data."""
         if self.found is not None:
             said = {name: self.found[name] for name in ("id", "problem", "nearest", "warnings")}
         else:
@@ -116,13 +112,11 @@ class Profile(NeedsGamma):
         return said | {name: array.tolist() for name, array in arrays.items()}
 
     def text_of(self, answer: VerifiedProfile) -> str:
-        """Return δ at each ε."""
         points = zip(answer.epsilons.tolist(), answer.deltas.tolist(), strict=True)
         rows = [[f"{epsilon:.6g}", text_above(delta, ".6e")] for epsilon, delta in points]
         return "\n".join([problem_text(self.given()[0]), "", columns(["ε", "δ"], rows)])
 
     def columns(self, record: dict[str, Any]) -> dict[str, Sequence[Any]]:
-        """Return a row for each ε′."""
         return {name: record[name] for name in ("epsilon", "delta", "attained")}
 
     def verify_stored(self, given: Any) -> None:

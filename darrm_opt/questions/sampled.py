@@ -61,7 +61,6 @@ class SampledTotalQuestion(PrivateVotersQuestion, WithinTotalQuestion, SampledQu
 
     @property
     def voters(self) -> int:
-        """Number of voters."""
         return self.K or 0
 
     @property

@@ -137,15 +137,12 @@ class AnyTable(Question):
     def _spec(self) -> TableSpec: ...
 
     def check(self) -> None:
-        """Refuse an invalid problem or objective."""
         _ = self.spec
 
     def designs(self) -> Sequence[TableSpec]:
-        """Return the table."""
         return [self.spec]
 
     def answer(self, report: Report = lambda _: None) -> VerifiedTable:
-        """Return the best table, and the utility of each mechanism at the same privacy."""
         report(None)
         spec = self.spec
         _ = question_cells(spec.problem, spec.objective)  # what is wrong with the voters is no fault of the prior
@@ -165,16 +162,13 @@ class AnyTable(Question):
         return VerifiedTable(**vars(solution), **beside)
 
     def record_of(self, answer: VerifiedTable) -> dict[str, Any]:
-        """Return a table as plain data, with the mechanisms beside it."""
         rates = {"rates": answer.rates} if self.spec.kind == KIND else {}
         return {**table_record(answer, answer.id, cached=answer.cached), "utilities": answer.utilities, **rates}
 
     def parts(self, record: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
-        """Return the table, which is the whole of the answer."""
         return [(self.spec, record)]
 
     def solutions(self, answer: VerifiedTable) -> list[Any]:
-        """Return the table, for a store."""
         return [TableSolution(**{each.name: getattr(answer, each.name) for each in fields(TableSolution)})]
 
     def verify(self, given: Any) -> VerifiedTable:
@@ -205,16 +199,13 @@ class Plurality(AnyTable, PublicVotersQuestion, QueriesQuestion):
 
     @property
     def voters(self) -> int:
-        """Number of voters."""
         return self.K
 
     @property
     def seconds(self) -> float:
-        """Expected time of the design [s]."""
         return plurality_seconds(self.spec.problem)
 
     def seconds_beside(self, stored: Collection[str]) -> float:
-        """Return the expected time, where the table may be stored [s]."""
         return STORED_SECONDS if self.spec.key in stored else self.seconds
 
     def _spec(self) -> TableSpec:
@@ -249,7 +240,6 @@ class TableQuestion(AnyTable, PluralityQuestion):
 
     @property
     def voters(self) -> int:
-        """Number of voters."""
         return sum(group.K for group in self.groups)
 
     @property
@@ -258,7 +248,6 @@ class TableQuestion(AnyTable, PluralityQuestion):
         return self.seconds_beside(())
 
     def seconds_beside(self, stored: Collection[str]) -> float:
-        """Return the expected time, where the table may be stored [s]."""
         spec = self.spec
         is_stored = spec.key in stored
         # A table that somebody made on purpose is an answer like others.

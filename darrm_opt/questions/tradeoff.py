@@ -152,11 +152,9 @@ class TradeoffQuestion(VotersQuestion, SolvedQuestion):
 
     @property
     def seconds(self) -> float:
-        """Expected time where no design is stored [s]."""
         return self.seconds_beside(())
 
     def seconds_beside(self, stored: Collection[str]) -> float:
-        """Return the expected time of the designs that are not stored, and of what they are compared with [s]."""
         baselines = len(BASELINES if self.baselines is None else self.baselines)
         # What is compared is proved, and so is each design once more before it is stored.
         proofs = [baselines + (spec.key not in stored) for spec in self._specs]
@@ -166,11 +164,9 @@ class TradeoffQuestion(VotersQuestion, SolvedQuestion):
         )
 
     def check(self) -> None:
-        """Refuse allowances that contradict each other."""
         _ = self._specs
 
     def designs(self) -> Sequence[DesignSpec]:
-        """Return what is asked, one design for each allowance or target ε, in order."""
         return self._specs
 
     @cached_property
@@ -222,7 +218,6 @@ class TradeoffQuestion(VotersQuestion, SolvedQuestion):
         return Tradeoff(tuple(solutions), average_errors(solutions, self.baselines))
 
     def record_of(self, answer: Tradeoff) -> dict[str, Any]:
-        """Return a trade-off as plain data."""
         points = [point_record(*each) for each in zip(self._specs, answer.points, strict=True)]
         return {**self._shown(points), "points": points, "curves": errors_record(answer.errors)}
 
@@ -238,7 +233,6 @@ class TradeoffQuestion(VotersQuestion, SolvedQuestion):
         return errors_text(voters_text(problems[0]), over, at, errors, average)
 
     def figure_of(self, answer: Tradeoff) -> Any:
-        """Return both errors over the allowance."""
         from darrm_opt.figures import allowance_figure
 
         problems = [spec.problem for spec in self._specs]
@@ -258,15 +252,12 @@ class TradeoffQuestion(VotersQuestion, SolvedQuestion):
         }
 
     def parts(self, record: dict[str, Any]) -> list[tuple[DesignSpec, dict[str, Any]]]:
-        """Return the points."""
         return [*zip(self._specs, record["points"], strict=True)]
 
     def solutions(self, answer: Tradeoff) -> list[Solution]:
-        """Return the solution of each point."""
         return [*answer.points]
 
     def columns(self, record: dict[str, Any]) -> dict[str, Sequence[Any]]:
-        """Return a row for each point."""
         columns = {name: record[name] for name in ("m", "target_epsilon", "delta", "utility")}
         columns |= {name: [each[name] for each in record["points"]] for name in ("upper_bound", "gap", "status", "id")}
         for name, curve in (record["curves"] or {}).items():

@@ -43,11 +43,9 @@ class Verify(ProblemQuestion):
 
     @property
     def seconds(self) -> float:
-        """Expected time [s]."""
         return verification_seconds(self.problem(), self.arithmetic)
 
     def check(self) -> None:
-        """Refuse an invalid problem, and a γ that does not fit it."""
         NoiseFunction(self.gamma, self.problem().K)
 
     def answer(self, report: Report = lambda _: None) -> Certificate:
@@ -56,7 +54,6 @@ class Verify(ProblemQuestion):
         return verify(self.problem(), self.gamma, arithmetic=self.arithmetic)
 
     def record_of(self, answer: Certificate) -> dict[str, Any]:
-        """Return the certificate as plain data, with its problem."""
         problem = self.problem()
         record = {"private": True, "problem": problem_record(problem), "certificate": asdict(answer)}
         return record | {"warnings": list(problem.warnings(self.gamma))}

@@ -99,3 +99,16 @@ def read_text(source: str) -> str:
     except (OSError, UnicodeDecodeError) as err:
         reason = err.strerror if isinstance(err, OSError) else "It is not UTF-8 text"
         raise InvalidInput("FILE", source, "a readable file, or - for stdin", f"{reason}.") from err
+
+
+def is_release_log(file: str) -> bool:
+    """Return whether a file begins as a release log does: a checksum, and a record that says so."""
+    from darrm_opt.release.journal import CHECKSUM
+    from darrm_opt.release.log_lines import KIND
+
+    start = f' {{"kind":"{KIND}"'.encode()
+    try:
+        with Path(file).open("rb") as log:
+            return log.read(256)[CHECKSUM:].startswith(start)
+    except OSError:
+        return False

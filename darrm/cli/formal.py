@@ -34,6 +34,14 @@ _GET_IT = (
 )
 
 
+PROVED_TEXT = "private    proved by the formal checker (a program extracted from a Coq proof), for these exact numbers"
+
+UNPROVED_TEXT = (
+    "The formal checker does not prove gamma private for these exact numbers. "
+    "Without --checker formal, `darrm verify` says where it fails."
+)
+
+
 def formal_checker() -> Path:
     """Return the path of the checker."""
     setting = os.environ.get(VARIABLE)

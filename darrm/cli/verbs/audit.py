@@ -243,8 +243,7 @@ def statement(
     leaves, ε and δ, the account, what is assumed and what is not covered, with the software's version, a hash of the
     design and the date. What can be proved is proved again first.
     """
-    from darrm.cli.files import read_text
-    from darrm.cli.verbs.verify import is_release_log
+    from darrm.cli.files import is_release_log, read_text
     from darrm_opt.answers.statement import statement_of_log, statement_of_record
     from darrm_opt.errors import InvalidInput, VerificationFailed
     from darrm_opt.release import ReleaseLog

@@ -236,7 +236,7 @@ def test_a_bare_file_that_is_not_clear_is_shown_the_least_one(
 
 
 def test_the_least_file_is_one() -> None:
-    from darrm.cli.verbs.verify import LEAST_FILE
+    from darrm.cli.proofs import LEAST_FILE
 
     assert LEAST_FILE in refused("verify", "-", given='{"what": 1}')
     assert run("verify", "-", given=LEAST_FILE).exit_code == 0

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from darrm.cli.output import ExitCode, ProgressDisplay, fail, say
-from darrm.cli.parameters import DesignOptions, number
 from darrm_opt import solve
-from darrm_opt.design.objective import AnyObjective, as_objective
+from darrm_opt.design.objective import as_objective
 from darrm_opt.errors import BackendUnavailable, InvalidInput, Rule
 
 if TYPE_CHECKING:
     from darrm_opt import Problem, Solution
-    from darrm_opt.design.solution import Progress, Watcher
+    from darrm_opt.design.solution import Progress
+    from darrm_opt.questions.design import Design
 
 MAX_QUICK_K = 61
 """Up to this K a solve by cuts with HiGHS mostly takes less time (0.01 s) than opening the store and looking the answer
@@ -28,28 +27,29 @@ MAX_UNCHECKED_K = 201
 """Up to this K everything is expected to take less than that, so no estimate is made."""
 
 
-def cached_solution(problem: Problem, design: DesignOptions, method: str = "auto") -> Solution:
-    """Return the certified γ_opt, from the cache if it pays to look there; a long solve shows its progress."""
+def cached_solution(problem: Problem, design: Design, *, cache: bool | None = None) -> Solution:
+    """Return the certified γ_opt of the problem of a design, from the cache if it pays to look there.
+
+    A long solve shows its progress. ``cache``: whether to look; None: where somebody set a cache, or it pays.
+    """
+    try:
+        objective = as_objective(design.objective)
+    except InvalidInput as err:  # which names a parameter of the objective, and that is no option
+        fail(f"--prior: {err}", ExitCode.BAD_INPUT)
     if design.time_limit is None:
-        advice = "Or give --time-limit: the best private γ so far is then returned."
-        refuse_slow(problem, _objective(design.prior), advice)
+        refuse_slow(design, "Or give --time-limit: the best private γ so far is then returned.")
     with ProgressDisplay("solving") as display:
-        return _cached_solution(problem, design, method, lambda progress: display.update(progress_text(progress)))
+        names = ("shape", "method", "backend", "time_limit")
+        settings: dict[str, Any] = {name: getattr(design, name) for name in names}
+        settings |= {"objective": objective, "progress": lambda progress: display.update(progress_text(progress))}
+        return _cached_solution(problem, settings, cache=cache)
 
 
-def _cached_solution(problem: Problem, design: DesignOptions, method: str, progress: Watcher) -> Solution:
-    settings: dict[str, Any] = {
-        "objective": _objective(design.prior),
-        "shape": design.shape,
-        "method": method,
-        "backend": design.backend,
-        "time_limit": _seconds(design.time_limit),
-        "progress": progress,
-    }
+def _cached_solution(problem: Problem, settings: dict[str, Any], *, cache: bool | None) -> Solution:
     # Of a store that somebody asked for, an error is one; of the usual one it is a warning, and the solve goes on.
-    explicit = design.cache or (design.cache is None and bool(os.environ.get("DARRM_CACHE_URL", "").strip()))
-    takes_long = problem.K > MAX_QUICK_K or method == "enumerate" or design.backend == "cvxpy"
-    if design.cache is False or not (explicit or takes_long):
+    explicit = cache or (cache is None and bool(os.environ.get("DARRM_CACHE_URL", "").strip()))
+    takes_long = problem.K > MAX_QUICK_K or settings["method"] == "enumerate" or settings["backend"] == "cvxpy"
+    if cache is False or not (explicit or takes_long):
         found: Solution = solve(problem, **settings)
         return found
 
@@ -77,39 +77,25 @@ def progress_text(progress: Progress) -> str:
     )
 
 
-def refuse_slow(problem: Problem, objective: AnyObjective, advice: str) -> None:
-    """Refuse, before any work, a solve that is expected to take longer than `MAX_SECONDS`."""
-    if problem.K <= MAX_UNCHECKED_K:
+def refuse_slow(asked: Any, advice: str) -> None:
+    """Refuse, before any work, a question about K voters that is expected to take longer than `MAX_SECONDS`."""
+    if asked.K <= MAX_UNCHECKED_K:
         return
-    from darrm_opt.answers.running_time import solve_seconds
-    from darrm_opt.problem import Problem
-    from darrm_opt.record import DesignSpec
-
-    def expected_seconds(K: int) -> float:
-        # A record that reaches all voters reaches all of fewer, too.
-        affected = K if problem.affected == problem.K else min(K, problem.affected)
-        return solve_seconds(DesignSpec(Problem(K, problem.voter, problem.target, affected), objective))
-
-    _refuse_slow(problem.K, expected_seconds, advice)
-
-
-def refuse_slow_question(asked: Any, advice: str) -> None:
-    """Refuse a question about K voters by its own estimate; the rest as `refuse_slow`."""
-    if asked.K > MAX_UNCHECKED_K:
-        affected = None if asked.affected in (None, asked.K) else asked.affected
-        _refuse_slow(asked.K, lambda K: replace(asked, K=K, affected=affected and min(K, affected)).seconds, advice)
-
-
-def _refuse_slow(K: int, expected_seconds: Callable[[int], float], advice: str) -> None:
     from darrm_opt.search import largest_count_between
 
-    if (estimate := expected_seconds(K)) <= MAX_SECONDS:
+    affected = None if asked.affected in (None, asked.K) else asked.affected
+
+    def expected_seconds(K: int) -> float:
+        seconds: float = replace(asked, K=K, affected=affected and min(K, affected)).seconds
+        return seconds
+
+    if (estimate := expected_seconds(asked.K)) <= MAX_SECONDS:
         return
     # What would fit is worth more to who is refused than the reason.
-    largest = largest_count_between(lambda fewer: expected_seconds(fewer) <= MAX_SECONDS, 1, K)
+    largest = largest_count_between(lambda fewer: expected_seconds(fewer) <= MAX_SECONDS, 1, asked.K)
     would_fit = f"At most K = {_two_digits(largest):,} would fit."
-    minutes = f"= {K:,} would take about {estimate / 60:,.0f} minutes; the limit is {MAX_SECONDS / 60:g} minutes"
-    raise InvalidInput("K", K, Rule(minutes), f"{would_fit} {advice}".rstrip())
+    minutes = f"= {asked.K:,} would take about {estimate / 60:,.0f} minutes; the limit is {MAX_SECONDS / 60:g} minutes"
+    raise InvalidInput("K", asked.K, Rule(minutes), f"{would_fit} {advice}".rstrip())
 
 
 def _two_digits(count: int) -> int:
@@ -120,20 +106,6 @@ def _two_digits(count: int) -> int:
     """
     unit: int = 10 ** max(0, len(str(count)) - 2)
     return count // unit * unit
-
-
-def _objective(text: str) -> AnyObjective:
-    try:
-        return as_objective(text)
-    except InvalidInput as err:  # which names a parameter of the objective, and that is no option
-        fail(f"--prior: {err}", ExitCode.BAD_INPUT)
-
-
-def _seconds(text: str | None) -> float | None:
-    value = number(text)
-    if isinstance(value, str):
-        raise InvalidInput("time_limit", value, "seconds above 0")
-    return value if value is None else float(value)
 
 
 def solution_in(source: str) -> Solution:

@@ -31,12 +31,13 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
 from darrm.cli.files import read_text
 from darrm.cli.output import ProgressDisplay, say
+from darrm.cli.parameters import typed_sampling
 from darrm.cli.vote_files import Missing, blocks, check_format, count_rows, labels
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.durable_file import errors_naming, flush_folder
@@ -49,9 +50,6 @@ from darrm_opt.release import BatchWithheld, BudgetSpent, EnsembleSampler, Priva
 from darrm_opt.release.log_lines import checked_id
 from darrm_opt.tables.votes import Labels, label_type
 from darrm_opt.untrusted import json_value
-
-if TYPE_CHECKING:
-    from darrm.cli.parameters import SampleOptions
 
 ROWS = 65_536
 """Rows of a block: charged and written together."""
@@ -258,14 +256,14 @@ def _write_job(file: IO[str], job: LabelJob) -> None:
         os.fsync(file.fileno())
 
 
-def sampled_mechanism(source: str, drawn: SampleOptions) -> tuple[VoteMechanism, Sampling, tuple[int, Privacy] | None]:
+def sampled_mechanism(source: str, drawn: dict[str, Any]) -> tuple[VoteMechanism, Sampling, tuple[int, Privacy] | None]:
     """Return the mechanism of a file, how records are drawn, and the queries and total that it was designed for."""
     record = json_value(read_text(source))
-    mechanism, typed = mechanism_from_record(record), drawn.as_sampling()
+    mechanism, typed = mechanism_from_record(record), typed_sampling(**drawn)
     written = Sampling.from_record(record["sampling"]) if "sampling" in record else typed
     if written is None or typed not in (None, written):
         accepted = "the number of records" if written is None else f"what {source} is for: {written.words}"
-        raise InvalidInput("records", drawn.records, accepted)
+        raise InvalidInput("records", drawn["records"], accepted)
     planned = planned_total(record)
     return mechanism, written, planned if "sampling" in record else None
 

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from time import monotonic
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn, Self, TextIO
@@ -247,9 +246,12 @@ class ProgressDisplay:
         self._thread.join()
 
     def _show(self) -> None:
+        if self._end_event.wait(DELAY_SECONDS if sys.stderr.isatty() else LOG_DELAY_SECONDS):
+            return
+        from importlib.util import find_spec
+
         moving = sys.stderr.isatty() and find_spec("rich") is not None
-        if not self._end_event.wait(DELAY_SECONDS if sys.stderr.isatty() else LOG_DELAY_SECONDS):
-            (self._show_moving if moving else self._show_lines)()
+        (self._show_moving if moving else self._show_lines)()
 
     def _show_lines(self) -> None:
         while True:

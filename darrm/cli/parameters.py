@@ -6,28 +6,27 @@ so the core says what is wrong with a number, in the same words as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, inf
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from darrm.cli.output import option_of
-from darrm.cli.parser import ADVANCED, EVERY_COMMAND, CommandOption, Made, Parameter, Text
+from darrm.cli.parser import ADVANCED, EVERY_COMMAND, CommandOption, Made, Parameter, Text, parameters_of
 
 if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.bagging import Bags
     from darrm_opt.fields import Field
     from darrm_opt.mechanisms import VoteMechanism
-    from darrm_opt.problem import Privacy, Problem, VoterGroup
+    from darrm_opt.problem import Privacy
 
 LARGE_EPSILON = 8.0
 """ε of a voter from which a warning says what it means [nats]."""
 
 PROBLEM = "The problem"
-_DESIGN = "The design"
 
 
 @cache  # one object, wherever an option is declared again
@@ -90,18 +89,11 @@ TableFormat = Annotated[
 ]
 
 
-@cache
-def names_of(field: str) -> Callable[[], str]:
-    """Return what lists the names of a shape, a method or a backend: their registries take long to import."""
+def backends() -> str:
+    """Return the names of the solvers, whose registry takes long to import."""
+    from darrm_opt.design.backends import BACKENDS
 
-    def listed() -> str:
-        from darrm_opt.design.backends import BACKENDS
-        from darrm_opt.design.solver import METHODS, SHAPES
-
-        registries: dict[str, Iterable[str]] = {"backend": BACKENDS, "method": METHODS, "shape": SHAPES}
-        return "|".join(registries[field])
-
-    return listed
+    return "|".join(BACKENDS)
 
 
 def objectives() -> str:
@@ -119,79 +111,6 @@ PANELS = {
     "prior": VOTES,
 }
 """Headings of options by the fields that they are."""
-
-
-@dataclass(frozen=True)
-class ProblemOptions:
-    """Problem options, as typed: the voters, and what the release may cost."""
-
-    K: Annotated[str | None, declared_option("K", PROBLEM)] = None
-    epsilon: Annotated[str | None, declared_option("epsilon", PROBLEM)] = None
-    Delta: Annotated[str, declared_option("Delta", PROBLEM)] = "0"
-    affected: Annotated[str | None, declared_option("affected", PROBLEM, "all K")] = None
-    profile: Annotated[
-        str | None,
-        CommandOption(
-            "--profile",
-            "Privacy profile of one voter, instead of --epsilon and --voter-delta: points ε:δ such as "
-            "0:0.013,0.1:1e-5; a curve: gaussian(μ), laplace(scale), zcdp(ρ), rdp(α:ε,…) or "
-            "dp_sgd(noise multiplier, sampling probability, steps); or a file of lines epsilon,delta.",
-            "POINTS|CURVE|FILE",
-            PROBLEM,
-        ),
-    ] = None
-    profile_points: Annotated[
-        str | None,
-        CommandOption(
-            "--profile-points",
-            "Number of points taken from a curve.",
-            "COUNT",
-            ADVANCED,
-            "5, and 9 where several queries are asked of models trained once",
-        ),
-    ] = None
-    m: Annotated[str | None, declared_option("m", PROBLEM)] = None
-    target_epsilon: Annotated[str | None, declared_option("target_epsilon", PROBLEM)] = None
-    delta: Annotated[str | None, declared_option("delta", PROBLEM, "1 − (1−Δ)^m")] = None
-    targets: Annotated[str | None, declared_option("targets", ADVANCED)] = None
-
-    def target(self, delta: float) -> Privacy:
-        """Return the target of groups, which leave m without meaning; ``delta`` where none is typed."""
-        from darrm_opt.errors import InvalidInput, Rule
-        from darrm_opt.privacy_curves import stated_targets
-        from darrm_opt.problem import Privacy
-
-        if self.targets is not None:
-            for name in ("target_epsilon", "delta"):
-                if (value := getattr(self, name)) is not None:
-                    raise InvalidInput(name, value, Rule("cannot be combined with --targets"))
-            return stated_targets(self.targets)
-        if self.target_epsilon is None:
-            advice = "Groups leave m without meaning."
-            raise InvalidInput("target_epsilon", None, "a number of nats, at least 0", advice)
-        return Privacy(number(self.target_epsilon), delta if self.delta is None else number(self.delta))
-
-    @property
-    def given(self) -> tuple[str, ...]:
-        """Names of the options that were typed."""
-        return tuple(field.name for field in fields(self) if getattr(self, field.name) != field.default)
-
-    def problem(self, **instead: Any) -> Problem:
-        """Return the problem that the options name, with ``instead`` in place of some."""
-        from darrm_opt.problem import Problem
-
-        names = ("K", "epsilon", "Delta", "affected", "m", "target_epsilon", "delta")
-        given = {name: number(getattr(self, name)) for name in names} | instead
-        if self.profile is None and self.targets is None:  # the usual ones, at which a design starts soonest
-            problem = Problem.from_allowance(**given)
-            warn_of_large(problem.voter.epsilon)
-            return problem
-        from darrm_opt.privacy_curves import stated_targets
-        from darrm_opt.questions.design import stated_problem
-
-        profile = None if self.profile is None else stated_voter(self.profile, self.profile_points)
-        targets = None if self.targets is None else [list(each) for each in stated_targets(self.targets).points]
-        return stated_problem(**given, profile=profile, targets=targets)
 
 
 def warn_of_large(epsilon: float) -> None:
@@ -214,55 +133,18 @@ def stated_voter(profile: str, points: str | None) -> Any:
     return replace(stated, points=number(points)) if isinstance(stated, PrivacyCurve) and points else stated
 
 
-Method = Annotated[str, declared_option("method", ADVANCED, values=names_of("method"))]
-
-
-@dataclass(frozen=True)
-class DesignOptions:
-    """What is designed, and how, as typed; and whether the cache is used."""
-
-    prior: Annotated[
-        str,
-        CommandOption(
-            "--prior",
-            lambda: f"Distribution of votes for which γ is optimal: {objectives()}.",
-            "TEXT",
-            _DESIGN,
-        ),
-    ] = "rectangular"
-    shape: Annotated[str, declared_option("shape", ADVANCED, values=names_of("shape"))] = "free"
-    backend: Annotated[str, declared_option("backend", ADVANCED, values=names_of("backend"))] = "highs"
-    time_limit: Annotated[str | None, declared_option("time_limit", ADVANCED)] = None
-    cache: Annotated[
-        bool | None,
-        CommandOption(
-            "--cache/--no-cache",
-            "Store answers and look them up.",
-            panel=ADVANCED,
-            otherwise="if DARRM_CACHE_URL is set, or solving takes longer than a lookup",
-        ),
-    ] = None
-
-
 BAGS = {"n": "bags", "subsample_size": "bags", "replacement": "bags", "sampling": "bags", "n_models": "K"}
 """Names for `options_named` where subsamples are named by --bags."""
 
 
-@dataclass(frozen=True)
-class BagsOptions:
-    """How the subsamples of the voters are drawn, as typed."""
-
-    bags: Annotated[
-        str | None,
-        CommandOption(
-            "--bags",
-            "For voters that are models trained on random subsamples: number of records and sample "
-            "size, as in n=10000,size=20; optionally draw=without-replacement or draw=disjoint.",
-            "n=…,size=…",
-            ADVANCED,
-            "no subsampling",
-        ),
-    ] = None
+BAGS_DRAWN = CommandOption(
+    "--bags",
+    "For voters that are models trained on random subsamples: number of records and sample size, as in "
+    "n=10000,size=20; optionally draw=without-replacement or draw=disjoint.",
+    "n=…,size=…",
+    ADVANCED,
+    "no subsampling",
+)
 
 
 def bags_drawn(text: str | None) -> Bags | None:
@@ -332,56 +214,50 @@ Schemes:
 """
 
 
-@dataclass(frozen=True)
-class SampleOptions:
-    """How the records of every query are drawn anew, as typed."""
-
-    records: Annotated[str | None, declared_option("records", ADVANCED, "no sampling")] = None
-    sample: Annotated[str | None, declared_option("sample", ADVANCED)] = None
-    sampling: Annotated[
-        str | None,
-        CommandOption("--sampling", "Sampling scheme: see `darrm help sampling`.", "SCHEME[,…]", ADVANCED, "poisson"),
-    ] = None
-
-    def as_sampling(self) -> Sampling | None:
-        """Return the sampling that was typed; None for nothing.
-
-        >>> SampleOptions("5452", "40").as_sampling().words
-        '40 of 5,452 records drawn anew for every query, by their own coins'
-        """
-        from darrm_opt.accounting.sampling import Sampling
-        from darrm_opt.errors import InvalidInput, Rule
-
-        # A sample of an unknown number of records has no rate: what belongs to it would be ignored.
-        if self.records is None:
-            for name in ("sample", "sampling"):
-                if (text := getattr(self, name)) is not None:
-                    raise InvalidInput(name, text, Rule("needs --records"))
-            return None
-        scheme, _, rest = (self.sampling or "poisson").partition(",")
-        accepted = f"{schemes()}, and perhaps neighbours and labels, or among and times, separated by commas"
-        names = ("neighbours", "labels", "among", "times")
-        further = named_values("sampling", rest or None, names, accepted)
-        # They are parts of one option: an error about one of them names that option.
-        with options_named(**dict.fromkeys(names, "sampling")):
-            return Sampling(
-                number(self.records),
-                number(self.sample),
-                scheme=cast("Any", scheme),
-                neighbours=cast("Any", further.get("neighbours")),
-                labels=number(further.get("labels", "1")),
-                among=number(further.get("among")),
-                times=number(further.get("times", "1")),
-            )
+SAMPLE: dict[str, CommandOption] = {
+    "records": declared_option("records", ADVANCED, "no sampling"),
+    "sample": declared_option("sample", ADVANCED),
+    "sampling": CommandOption(
+        "--sampling", "Sampling scheme: see `darrm help sampling`.", "SCHEME[,…]", ADVANCED, "poisson"
+    ),
+}
+"""How the records of every query are drawn anew, by name."""
 
 
-@dataclass(frozen=True)
-class TotalOptions:
-    """Queries and the total that they share, as typed."""
+def typed_sampling(records: str | None, sample: str | None, sampling: str | None) -> Sampling | None:
+    """Return the sampling that was typed; None for nothing.
 
-    queries: Annotated[str, declared_option("queries", QUERIES)] = "1"
-    total_epsilon: Annotated[str | None, declared_option("total_epsilon", QUERIES)] = None
-    total_delta: Annotated[str | None, declared_option("total_delta", QUERIES, "0")] = None
+    >>> typed_sampling("5452", "40", None).words
+    '40 of 5,452 records drawn anew for every query, by their own coins'
+    """
+    from darrm_opt.accounting.sampling import Sampling
+    from darrm_opt.errors import InvalidInput, Rule
+
+    # A sample of an unknown number of records has no rate: what belongs to it would be ignored.
+    if records is None:
+        for name, text in (("sample", sample), ("sampling", sampling)):
+            if text is not None:
+                raise InvalidInput(name, text, Rule("needs --records"))
+        return None
+    scheme, _, rest = (sampling or "poisson").partition(",")
+    accepted = f"{schemes()}, and perhaps neighbours and labels, or among and times, separated by commas"
+    names = ("neighbours", "labels", "among", "times")
+    further = named_values("sampling", rest or None, names, accepted)
+    # They are parts of one option: an error about one of them names that option.
+    with options_named(**dict.fromkeys(names, "sampling")):
+        return Sampling(
+            number(records),
+            number(sample),
+            scheme=cast("Any", scheme),
+            neighbours=cast("Any", further.get("neighbours")),
+            labels=number(further.get("labels", "1")),
+            among=number(further.get("among")),
+            times=number(further.get("times", "1")),
+        )
+
+
+Drawn = Annotated[dict[str, Any], Made(lambda: parameters_of(SAMPLE))]
+"""The options of `SAMPLE`, as typed."""
 
 
 @dataclass(frozen=True)
@@ -401,80 +277,59 @@ class PastOptions:
     missing: MissingVotes = None
 
 
-@dataclass(frozen=True)
-class WorthOptions(PastOptions):
-    """Past votes, and what answers are worth, as typed."""
-
-    ties: Annotated[str, declared_option("ties", ADVANCED, values="excluded|any")] = "excluded"
-    price: Annotated[str, declared_option("price", ADVANCED)] = "0"
-
-
-@dataclass(frozen=True)
-class GroupOptions:
-    """Groups of voters, as typed."""
-
-    group: Annotated[
-        tuple[str, ...],
-        CommandOption(
-            "--group",
-            "A group of identical voters, such as K=5,epsilon=0.5,Delta=1e-4 or K=5,profile=0:0.02,0.1:1e-5; "
-            "repeat for each group, instead of --K.",
-            "K=…,epsilon=…",
-            PROBLEM,
-            "one group",
-            several=True,
-        ),
-    ] = ()
-
-    def refuse_others(self, options: Any, names: Sequence[str]) -> None:
-        """Refuse what names voters beside the groups, where there are any."""
-        from darrm_opt.errors import InvalidInput, Rule
-
-        for name in names if self.group else ():
-            if getattr(options, name) not in (None, "inf"):
-                raise InvalidInput(
-                    name, getattr(options, name), Rule("cannot be combined with --group, which states its own voters")
-                )
-
-    def fields(self) -> list[dict[str, Any]]:
-        """Return the fields of the groups that ``K=5,epsilon=0.5,Delta=1e-4,weight=2`` names."""
-        from darrm_opt.errors import InvalidInput
-        from darrm_opt.privacy_curves import stated_curve
-
-        accepted = (
-            "K=COUNT,epsilon=NATS and perhaps Delta=PROBABILITY and weight=VOTES, separated by commas; in place of "
-            "epsilon and Delta, profile=… last, as --profile takes it"
-        )
-        groups = []
-        for text in self.group:
-            alike, has_profile, points = text.partition(",profile=")
-            given = named_values("group", alike, ("K", "epsilon", "Delta", "weight"), accepted)
-            needed, further = ({"K"}, {"weight"}) if has_profile else ({"K", "epsilon"}, {"weight", "Delta"})
-            if given.keys() - further != needed:
-                raise InvalidInput("group", text, accepted)
-            try:
-                stated = {"profile": stated_curve(points)} if has_profile else {}
-            except InvalidInput as err:  # else it would be an option of the same name that is not valid
-                raise InvalidInput("group", text, err.accepted, err.advice) from err
-            groups.append({name: number(value) for name, value in given.items()} | stated)
-        return groups
-
-    def voters(self) -> tuple[list[VoterGroup], list[float]]:
-        """Return the groups, and what one vote of each is worth."""
-        from darrm_opt.questions.voters import GroupFields, voter_groups
-
-        groups = [GroupFields.of(each) for each in self.fields()]
-        return voter_groups(groups), [group.weight for group in groups]
+GROUP = CommandOption(
+    "--group",
+    "A group of identical voters, such as K=5,epsilon=0.5,Delta=1e-4 or K=5,profile=0:0.02,0.1:1e-5; "
+    "repeat for each group, instead of --K.",
+    "K=…,epsilon=…",
+    PROBLEM,
+    "one group",
+    several=True,
+)
 
 
-@dataclass(frozen=True)
-class TableOptions(WorthOptions, GroupOptions):
-    """What makes a design a table: groups of voters, more classes, abstention; as typed."""
+def group_fields(typed: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the fields of the groups that ``K=5,epsilon=0.5,Delta=1e-4,weight=2`` names."""
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.privacy_curves import stated_curve
 
-    classes: Annotated[str, declared_option("classes", PROBLEM)] = "2"
-    abstention: Annotated[
-        bool, CommandOption("--abstention", "Allow the release to withhold the class.", panel=ADVANCED)
-    ] = False
+    accepted = (
+        "K=COUNT,epsilon=NATS and perhaps Delta=PROBABILITY and weight=VOTES, separated by commas; in place of "
+        "epsilon and Delta, profile=… last, as --profile takes it"
+    )
+    groups = []
+    for text in typed:
+        alike, has_profile, points = text.partition(",profile=")
+        given = named_values("group", alike, ("K", "epsilon", "Delta", "weight"), accepted)
+        needed, further = ({"K"}, {"weight"}) if has_profile else ({"K", "epsilon"}, {"weight", "Delta"})
+        if given.keys() - further != needed:
+            raise InvalidInput("group", text, accepted)
+        try:
+            stated = {"profile": stated_curve(points)} if has_profile else {}
+        except InvalidInput as err:  # else it would be an option of the same name that is not valid
+            raise InvalidInput("group", text, err.accepted, err.advice) from err
+        groups.append({name: number(value) for name, value in given.items()} | stated)
+    return groups
+
+
+PROFILE = {
+    "profile": CommandOption(
+        "--profile",
+        "Privacy profile of one voter, instead of --epsilon and --voter-delta: points ε:δ such as "
+        "0:0.013,0.1:1e-5; a curve: gaussian(μ), laplace(scale), zcdp(ρ), rdp(α:ε,…) or "
+        "dp_sgd(noise multiplier, sampling probability, steps); or a file of lines epsilon,delta.",
+        "POINTS|CURVE|FILE",
+        PROBLEM,
+    ),
+    "profile_points": CommandOption(
+        "--profile-points",
+        "Number of points taken from a curve.",
+        "COUNT",
+        ADVANCED,
+        "5, and 9 where several queries are asked of models trained once",
+    ),
+}
+"""The profile of one voter, by name."""
 
 
 def _parameters_of_mechanisms() -> list[Parameter]:

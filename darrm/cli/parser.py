@@ -85,6 +85,11 @@ class Made(NamedTuple):
     parameters: Callable[[], list[Parameter]]
 
 
+def parameters_of(options: Mapping[str, CommandOption]) -> list[Parameter]:
+    """Return options by their names, each without a value where it is not typed."""
+    return [Parameter(name, option, () if option.several else None) for name, option in options.items()]
+
+
 class Command(NamedTuple):
     """Verb with its groups of parameters spread out: `call` takes a value for each parameter.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from darrm.cli.files import is_release_log, read_text
 from darrm.cli.output import ExitCode, ProgressDisplay, fail, option_of
-from darrm.cli.parameters import ProblemOptions
+from darrm.cli.question_options import given_fields
 from darrm_opt.design.certificate import Arithmetic, verify
 from darrm_opt.design.report import certificate_text, count_text, guarantee, problem_text
 from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate, NotProven, Rule
@@ -57,15 +57,26 @@ def _lacking(content: dict[str, Any], message: str) -> Proof:
 class Asked(NamedTuple):
     """What was typed beside the file."""
 
-    options: ProblemOptions
+    options: dict[str, Any]
     arithmetic: str
     checker: str
 
+    @property
+    def given(self) -> dict[str, str]:
+        """Options of the problem that were typed."""
+        return {name: text for name, text in self.options.items() if text is not None}
+
+    def problem(self, K: int) -> Problem:
+        """Return the problem that the options name; ``K`` unless they do."""
+        from darrm_opt.questions.design import Design
+
+        typed = self.options | {"K": self.options["K"] or str(K)}
+        return Design.of(given_fields(Design, typed)).problem()
+
     def refuse_beside(self, subject: str) -> None:
         """Refuse options that only a γ has."""
-        for name in self.options.given:
-            rule = Rule(f"cannot be combined with {subject}, which states its own problem")
-            raise InvalidInput(name, getattr(self.options, name), rule)
+        for name, text in self.given.items():
+            raise InvalidInput(name, text, Rule(f"cannot be combined with {subject}, which states its own problem"))
         for name, default in (("checker", "own"), ("arithmetic", "float")):
             if (value := getattr(self, name)) != default:
                 raise InvalidInput(name, value, Rule(f"needs a γ, not {subject}"))
@@ -91,11 +102,11 @@ def _proofs_of_values(file: str, asked: Asked) -> Iterator[Proof]:
     for number, document in enumerate(documents, start=1):
         source = file if len(documents) == 1 else f"{file}, value {number}"
         try:
-            content = _record_in(document, asked.options)
-            if not isinstance(content, list) and asked.options.given:
-                names = ", ".join(map(option_of, asked.options.given))
+            content = _record_in(document, asked)
+            if not isinstance(content, list) and asked.given:
+                names = ", ".join(map(option_of, asked.given))
                 fail(f"{source} states its own problem: omit {names}, or give a bare list.", ExitCode.BAD_INPUT)
-            claims = list(_claims_in(content, asked.options))
+            claims = list(_claims_in(content, asked))
         except NotPrivate as err:  # found while it was read
             yield _not_private(err, {})
             continue
@@ -107,9 +118,9 @@ def _proofs_of_values(file: str, asked: Asked) -> Iterator[Proof]:
             yield claim.proof(asked, source)
 
 
-def _record_in(document: Any, options: ProblemOptions) -> Any:
+def _record_in(document: Any, asked: Asked) -> Any:
     """Return the record in a service's answer, or the numbers of a γ whose problem the options are; else what came."""
-    if options.given and isinstance(document, dict) and [*document] == ["gamma"]:
+    if asked.given and isinstance(document, dict) and [*document] == ["gamma"]:
         return document["gamma"]
     if not isinstance(document, dict) or document.keys().isdisjoint(("record", "mechanism", "design")):
         return document
@@ -146,10 +157,10 @@ PROVED = ("gamma", "problem", "spent", "queries")
 """Fields of an option of a plan that are proved."""
 
 
-def _claims_in(content: Any, options: ProblemOptions) -> Iterator[GammaClaim | MechanismClaim]:
+def _claims_in(content: Any, asked: Asked) -> Iterator[GammaClaim | MechanismClaim]:
     """Yield each γ or mechanism of a file that is to be proved private."""
     if isinstance(content, list):
-        problem = options.problem() if options.K is not None else options.problem(K=max(1, len(content) - 1))
+        problem = asked.problem(max(1, len(content) - 1))
         yield GammaClaim(problem, NoiseFunction(_numbers(content), problem.K))
     elif isinstance(content, dict) and "kind" in content:
         yield _mechanism_in(content)
@@ -466,7 +477,7 @@ def _table_proof(file: str) -> Proof:
     return Proof(private=True, content={"rows": count}, text=text)
 
 
-_ALONE = Asked(ProblemOptions(), "float", "own")
+_ALONE = Asked({}, "float", "own")
 """Nothing beside the file."""
 
 _FILES = {"a table": (_is_table, _table_proof), "a release log": (is_release_log, _log_proof)}

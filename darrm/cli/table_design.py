@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say
-from darrm.cli.parameters import DISJOINT, PRIOR, DesignOptions, ProblemOptions, TableOptions, number, options_named
+from darrm.cli.parameters import DISJOINT, PRIOR, PastOptions, group_fields, number, options_named
 from darrm_opt.errors import InvalidInput, Rule
-from darrm_opt.problem import Problem
+from darrm_opt.problem import Privacy, Problem, VoterGroup
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from darrm_opt.planning.table_baselines import Baseline
-    from darrm_opt.problem import Problem
     from darrm_opt.tables.objective import TableObjective
-    from darrm_opt.tables.priors import Ties
     from darrm_opt.tables.record import TableSpec
     from darrm_opt.tables.solver import TableSolution
+
+DEFAULTS = {"method": "auto", "shape": "free"}
+"""Values of options of a γ that say nothing of a table."""
 
 DEFAULT_OBJECTIVE = "dirichlet(1)"
 """What is maximised where nothing else is asked: chances of the classes that are uniform on the simplex."""
@@ -32,30 +33,64 @@ LONG = 60.0
 """Seconds from which an expected time is told beforehand."""
 
 
-def table_problem(options: ProblemOptions, table: TableOptions, objective: str) -> Problem:
-    """Return the problem that the options name, voters that are alike, and count alike, in one group."""
-    from darrm_opt.arguments import whole_number
-    from darrm_opt.problem import Problem, VoterGroup
+def refuse_beside_groups(groups: Sequence[str], typed: dict[str, Any], names: Sequence[str]) -> None:
+    """Refuse what names voters beside the groups, where there are any."""
+    for name in names if groups else ():
+        if typed[name] not in (None, "inf"):
+            rule = Rule("cannot be combined with --group, which states its own voters")
+            raise InvalidInput(name, typed[name], rule)
 
-    classes = whole_number(number(table.classes), "classes", "a whole number of classes, at least 2", least=2)
-    if not table.group:
-        private = options.epsilon not in (None, "inf")
+
+def _groups(table: dict[str, Any]) -> tuple[list[VoterGroup], list[float]]:
+    """Return the groups, and what one vote of each is worth."""
+    from darrm_opt.questions.voters import GroupFields, voter_groups
+
+    groups = [GroupFields.of(each) for each in group_fields(table["group"])]
+    return voter_groups(groups), [group.weight for group in groups]
+
+
+def _target(asked: dict[str, Any], delta: float) -> Privacy:
+    """Return the target of groups, which leave m without meaning; ``delta`` where none is typed."""
+    from darrm_opt.privacy_curves import stated_targets
+
+    if asked["targets"] is not None:
+        for name in ("target_epsilon", "delta"):
+            if asked[name] is not None:
+                raise InvalidInput(name, asked[name], Rule("cannot be combined with --targets"))
+        return stated_targets(asked["targets"])
+    if asked["target_epsilon"] is None:
+        advice = "Groups leave m without meaning."
+        raise InvalidInput("target_epsilon", None, "a number of nats, at least 0", advice)
+    return Privacy(number(asked["target_epsilon"]), delta if asked["delta"] is None else number(asked["delta"]))
+
+
+def table_problem(asked: dict[str, Any], table: dict[str, Any], objective: str) -> Problem:
+    """Return the problem that the options name, voters that are alike, and count alike, in one group."""
+    from darrm.cli.question_options import given_fields
+    from darrm_opt.arguments import whole_number
+    from darrm_opt.questions.design import Design
+
+    accepted = "a whole number of classes, at least 2"
+    classes = whole_number(number(table["classes"] or "2"), "classes", accepted, least=2)
+    if not table["group"]:
+        private = asked["epsilon"] not in (None, "inf")
         # Of a γ all voters are the default; of classes that would be useless, and 1 is a claim about the data.
-        if classes > 2 and options.affected is None and not private:
+        if classes > 2 and asked["affected"] is None and not private:
             raise InvalidInput("affected", None, "how many votes one record can move", DISJOINT)
-        typed: dict[str, Any] = {} if private else {"epsilon": float("inf")}
-        one = options.problem(**typed)
-        if classes == 2 and not table.abstention:
+        given = given_fields(Design, asked)
+        one = Design.of(given if private else given | {"epsilon": "inf"}).problem()
+        if classes == 2 and not table["abstention"]:
             return one
         weights: list[float] = []
         groups, target, affected = [VoterGroup(one.K, one.voter)], one.target, one.affected
     else:
-        table.refuse_others(options, ("K", "epsilon", "m"))
-        groups, weights = table.voters()
+        refuse_beside_groups(table["group"], asked, ("K", "epsilon", "m"))
+        groups, weights = _groups(table)
         # By default a release may fail as often as the least private of its voters.
-        target = options.target(max(one.voter.delta for one in groups))
-        affected = number(options.affected)
-    problem = Problem(groups=groups, target=target, affected=affected, classes=classes, abstention=table.abstention)
+        target = _target(asked, max(one.voter.delta for one in groups))
+        affected = number(asked["affected"])
+    shape: dict[str, Any] = {"affected": affected, "classes": classes, "abstention": bool(table["abstention"])}
+    problem = Problem(groups=groups, target=target, **shape)
     return problem if len(set(weights)) > 1 or objective.startswith("truth(") else problem.merged
 
 
@@ -66,14 +101,16 @@ def is_gamma(problem: Problem, objective: str) -> bool:
 
 def show_table_design(
     problem: Problem,
-    design: DesignOptions,
-    table: TableOptions,
+    asked: dict[str, Any],
+    table: dict[str, Any],
+    past: PastOptions,
     output: str | None,
     *,
-    unused: dict[str, tuple[Any, Any]],
+    cache: bool | None,
+    unused: dict[str, Any],
     json: bool,
 ) -> None:
-    """Solve, write and print."""
+    """Solve, write and print; ``unused`` are options that only a γ has."""
     from darrm.cli.files import write_json
     from darrm_opt.answers.tables import (
         MAX_GROUP_VOTERS,
@@ -86,26 +123,23 @@ def show_table_design(
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.tables.record import KIND, TableSpec, table_solution_record
 
-    of_gamma = {**unused, "shape": (design.shape, "free")}
-    objective = _objective(design, table, problem)
+    objective = _objective(asked["prior"], table, past, problem)
     spec = TableSpec(problem, objective)
     alike = spec.kind == KIND
-    if alike:
-        of_gamma["cache"] = design.cache or None, None
-    for name, (value, default) in of_gamma.items():
-        if value != default:
-            raise InvalidInput(
-                name, value, Rule("cannot be combined with groups, classes or abstention: the answer is a table")
-            )
-    if alike and design.backend != "highs":
-        raise InvalidInput("backend", design.backend, "'highs' for voters that are not private")
-    limit = None if design.time_limit is None else number(design.time_limit)
+    for name, value in (unused | ({"cache": cache or None} if alike else {})).items():
+        if value is not None and value != DEFAULTS.get(name):
+            rule = Rule("cannot be combined with groups, classes or abstention: the answer is a table")
+            raise InvalidInput(name, value, rule)
+    backend = asked["backend"] or "highs"
+    if alike and backend != "highs":
+        raise InvalidInput("backend", backend, "'highs' for voters that are not private")
+    limit = None if asked["time_limit"] is None else number(asked["time_limit"])
     seconds = table_seconds(spec) if alike or problem.K <= MAX_GROUP_VOTERS else 0.0  # else the count takes long
     if seconds > LONG and limit is None:
         minutes = count_text(round(seconds / 60), "minute")
         say(f"About {minutes} expected; --time-limit stops earlier, with a proven gap.")
     with ProgressDisplay("designing the table"), options_named(prior="objective", chances="objective"):
-        solution = _solved(spec, design, limit, seconds)
+        solution = _solved(spec, backend, limit, seconds, cache=cache)
     if output is not None:
         write_json(output, table_solution_record(solution) | (planned_fields(1, problem.target) if alike else {}))
     with ProgressDisplay("comparing mechanisms"):
@@ -117,34 +151,33 @@ def show_table_design(
     end(exit_code_of(solution.status))
 
 
-def _objective(design: DesignOptions, table: TableOptions, problem: Problem) -> TableObjective:
+def _objective(prior: str | None, table: dict[str, Any], past: PastOptions, problem: Problem) -> TableObjective:
     from darrm.cli.vote_files import past_votes
     from darrm_opt.tables.objective import as_table_objective
 
-    text: Any = DEFAULT_OBJECTIVE if design.prior == "rectangular" else design.prior
-    if table.votes is None and table.missing is not None:
-        raise InvalidInput("missing", table.missing, Rule("needs --votes"))
-    if table.votes is not None:
+    text: Any = DEFAULT_OBJECTIVE if prior in (None, "rectangular") else prior
+    if past.votes is None and past.missing is not None:
+        raise InvalidInput("missing", past.missing, Rule("needs --votes"))
+    if past.votes is not None:
         if text != DEFAULT_OBJECTIVE:
-            raise InvalidInput(
-                "votes", table.votes, Rule("cannot be combined with --prior"), "The votes are the prior."
-            )
-        text = past_votes(table, problem.K, problem.classes)
-    weights = table.voters()[1] or None
+            rule = Rule("cannot be combined with --prior")
+            raise InvalidInput("votes", past.votes, rule, "The votes are the prior.")
+        text = past_votes(past, problem.K, problem.classes)
+    weights = _groups(table)[1] or None
     with options_named(**dict.fromkeys(PRIOR, "objective"), prior="objective", weights="group"):
-        return as_table_objective(text, number(table.price), cast("Ties", table.ties), weights)
+        return as_table_objective(text, number(table["price"] or "0"), table["ties"] or "excluded", weights)
 
 
-def _solved(spec: TableSpec, design: DesignOptions, limit: Any, seconds: float) -> TableSolution:
+def _solved(spec: TableSpec, backend: str, limit: Any, seconds: float, *, cache: bool | None) -> TableSolution:
     """Return the table, of groups through the store where that pays or is asked for, as `cached_solve`."""
     import os
 
     from darrm_opt.tables.record import KIND
     from darrm_opt.tables.solver import solve_table
 
-    options: dict[str, Any] = {"backend": design.backend, "time_limit": limit}
-    stores = design.cache or os.environ.get("DARRM_CACHE_URL", "").strip() or seconds > 1
-    if spec.kind == KIND or design.cache is False or not stores:
+    options: dict[str, Any] = {"backend": backend, "time_limit": limit}
+    stores = cache or os.environ.get("DARRM_CACHE_URL", "").strip() or seconds > 1
+    if spec.kind == KIND or cache is False or not stores:
         return solve_table(spec.problem, spec.objective, **options)
 
     from contextlib import closing

@@ -16,9 +16,9 @@ from darrm_opt.design.report import columns, problem_text
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.baselines import BASELINES, private_baselines, reasons_left_out
 from darrm_opt.problem import Problem
-from darrm_opt.questions.design import NearestAnswer, NeedsGamma, ProblemAnswer
+from darrm_opt.questions.design import Design, NearestAnswer, ProblemAnswer
 from darrm_opt.questions.question import Answer, answer_field, question_field
-from darrm_opt.record import problem_record
+from darrm_opt.record import problem_from_record, problem_record
 
 MEASURES = ("tv_error", "disagreement")
 
@@ -115,6 +115,23 @@ class ErrorCurveAnswer(Answer):
         "Where the γ called optimal was designed for another, stronger problem; else null."
     )
     warnings: list[str] = answer_field("What the person who asked should reconsider; usually empty.")
+
+
+class NeedsGamma(Design):
+    """Question about the γ of a design, which is found first."""
+
+    def check(self) -> None:
+        """Refuse an invalid problem or objective, unless its γ was found, which has both."""
+        if self.found is None:
+            self.spec()
+
+    def needs(self) -> Design | None:
+        return Design(**{each.name: getattr(self, each.name) for each in Design.stated()})
+
+    def given(self) -> tuple[Problem, NoiseFunction]:
+        """Return the problem and the γ that was found."""
+        problem = problem_from_record(self.found["problem"])
+        return problem, NoiseFunction(self.found["gamma"], problem.K)
 
 
 class Curve(NeedsGamma):

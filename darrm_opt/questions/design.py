@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from darrm_opt.answers import Report
-from darrm_opt.answers.running_time import estimate_running_time
-from darrm_opt.answers.verification import VerifiedAnswer, member, parse_gamma, parse_problem, verify_answer
 from darrm_opt.arguments import real_number
 from darrm_opt.design.certificate import verify
 from darrm_opt.design.solution import Solution, Statistics, Status
 from darrm_opt.design.solver import Method, Shape, solve
 from darrm_opt.errors import InvalidInput, Rule, VerificationFailed
 from darrm_opt.fields import FIELDS
-from darrm_opt.noise import NoiseFunction
-from darrm_opt.privacy_curves import profile_problem, remote_curve, remote_targets
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.questions.question import Answer, Question, answer_field, question_field
-from darrm_opt.record import DesignSpec, problem_from_record, solution_record
-from darrm_opt.verification import InvalidSolution, check_utility
+from darrm_opt.record import DesignSpec, solution_record
+
+if TYPE_CHECKING:
+    from darrm_opt.answers.verification import VerifiedAnswer
+
+# What only some questions need is imported by them: `darrm solve` asks the simplest, and starts with this module.
 
 PROFILE_WORDS = (
     "Points (ε, δ) of one voter's privacy profile, the last of which is epsilon and Delta; left out where that is all."
@@ -57,6 +57,10 @@ def stated_problem(
 
     ``targets`` stand in place of m, target_epsilon and delta; as in an answer, the first may be stated as these too.
     """
+    if profile is None and targets is None:
+        return Problem.from_allowance(K, m, nats(epsilon), Delta, delta, affected, target_epsilon=target_epsilon)
+    from darrm_opt.privacy_curves import profile_problem, remote_curve, remote_targets
+
     several = None if targets is None else remote_targets(targets)
     if several is not None:
         allowed = {"m": (m, None), "target_epsilon": (target_epsilon, several.epsilon), "delta": (delta, several.delta)}
@@ -65,8 +69,6 @@ def stated_problem(
                 raise InvalidInput(name, value, Rule("cannot be combined with targets"))
         if profile is None:
             return Problem(K, Privacy(nats(epsilon), Delta), several, affected)
-    if profile is None:
-        return Problem.from_allowance(K, m, nats(epsilon), Delta, delta, affected, target_epsilon=target_epsilon)
     if m is not None:
         raise InvalidInput("m", m, Rule("cannot be combined with profile; give target_epsilon"))
     problem = profile_problem(K, remote_curve(profile), target_epsilon, delta, affected, targets=several)
@@ -305,6 +307,8 @@ class Design(ProblemQuestion, SolvedQuestion):
 
     @property
     def seconds(self) -> float:
+        from darrm_opt.answers.running_time import estimate_running_time
+
         return estimate_running_time(self.spec(), self.method).seconds
 
     def check(self) -> None:
@@ -321,6 +325,8 @@ class Design(ProblemQuestion, SolvedQuestion):
 
     def verify(self, given: Any) -> Any:
         """Return an answer under a certificate of this process."""
+        from darrm_opt.answers.verification import verify_answer
+
         return verify_answer(given, self.spec())
 
 
@@ -346,6 +352,9 @@ def point_record(spec: DesignSpec, solution: Solution) -> dict[str, Any]:
 
 def verified_point(given: Any, spec: DesignSpec) -> VerifiedAnswer:
     """Return a γ among several in an answer, under a certificate of this process; its utility is its own."""
+    from darrm_opt.answers.verification import VerifiedAnswer, member, parse_gamma, parse_problem
+    from darrm_opt.verification import InvalidSolution, check_utility
+
     if parse_problem(member(given, "problem")) != spec.problem:
         raise VerificationFailed(f"The γ for target_epsilon = {spec.problem.target.epsilon:g} is for another problem.")
     noise = parse_gamma(member(given, "gamma"), spec.problem.K)
@@ -369,20 +378,3 @@ def verified_point(given: Any, spec: DesignSpec) -> VerifiedAnswer:
         id=spec.key,
         cached=given.get("cached") is True,
     )
-
-
-class NeedsGamma(Design):
-    """Question about the γ of a design, which is found first."""
-
-    def check(self) -> None:
-        """Refuse an invalid problem or objective, unless its γ was found, which has both."""
-        if self.found is None:
-            self.spec()
-
-    def needs(self) -> Design | None:
-        return Design(**{each.name: getattr(self, each.name) for each in Design.stated()})
-
-    def given(self) -> tuple[Problem, NoiseFunction]:
-        """Return the problem and the γ that was found."""
-        problem = problem_from_record(self.found["problem"])
-        return problem, NoiseFunction(self.found["gamma"], problem.K)

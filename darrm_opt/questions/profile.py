@@ -17,8 +17,8 @@ from darrm_opt.design.report import columns, problem_text, text_above
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Problem
-from darrm_opt.questions.curve import number_of_points
-from darrm_opt.questions.design import Design, NearestAnswer, NeedsGamma, ProblemAnswer
+from darrm_opt.questions.curve import NeedsGamma, number_of_points
+from darrm_opt.questions.design import Design, NearestAnswer, ProblemAnswer
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.record import canonical_json, problem_record
 

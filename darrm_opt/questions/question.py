@@ -67,8 +67,18 @@ class Answer:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # Most only declare what the JSON has: to compare and print them would double the time of importing them.
-        dataclasses.dataclass(kw_only=True, repr=False, eq=False)(cls)
+        # Most only declare what the JSON has: methods of each would be most of the time of importing them.
+        dataclasses.dataclass(kw_only=True, init=False, repr=False, eq=False)(cls)
+
+    def __init__(self, **given: Any) -> None:
+        for each in dataclasses.fields(self):
+            setattr(
+                self,
+                each.name,
+                given.pop(each.name) if each.default is REQUIRED else given.pop(each.name, each.default),
+            )
+        if given:
+            raise TypeError(f"{type(self).__name__} has no {', '.join(given)}")
 
     @classmethod
     def json_types(cls) -> dict[str, Any]:
@@ -85,9 +95,9 @@ class Fields:
     So is every class below it.
     """
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+    def __init_subclass__(cls, *, made: bool = True) -> None:
+        super().__init_subclass__()
+        dataclasses.dataclass(frozen=True, kw_only=True, init=made, repr=made, eq=made)(cls)
 
     @classmethod
     def stated(cls) -> list[dataclasses.Field[Any]]:
@@ -127,7 +137,7 @@ class Fields:
                 raise InvalidInput(each.name, value, Rule(rule), advice)
 
 
-class Question(Fields, ABC):
+class Question(Fields, ABC, made=False):
     """What can be asked, at every door by the names of its fields."""
 
     path: ClassVar[str]  # with hyphens; the URL below /v1, the command, and the tool for assistants
@@ -144,9 +154,10 @@ class Question(Fields, ABC):
     found: Any = dataclasses.field(default=None, metadata=GIVEN)
     limit: float | None = dataclasses.field(default=None, metadata=GIVEN)  # about how long the work may take [s]
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if (path := getattr(cls, "path", None)) is not None and not re.fullmatch("[a-z]+([-/][a-z]+)*", path):
+    def __init_subclass__(cls) -> None:
+        path = getattr(cls, "path", None)
+        super().__init_subclass__(made=path is not None)  # parts of questions need none of the methods
+        if path is not None and not re.fullmatch("[a-z]+([-/][a-z]+)*", path):
             raise InvalidInput("path", path, "small letters in words joined by hyphens", f"{cls.__name__} has it.")
 
     def argument(self) -> dict[str, Any]:

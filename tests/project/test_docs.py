@@ -197,9 +197,9 @@ def test_every_verb_is_shown_at_work() -> None:
 
 def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
     from api.schemas.questions import DesignRequest
-    from darrm.cli.parameters import DesignOptions
     from darrm_opt.design.backends import BACKENDS
     from darrm_opt.design.objective import FAMILIES
+    from darrm_opt.questions.design import Design
 
     declared = {(verb, p.name): p.declared for verb in VERBS for p in Command.of(load(verb)).parameters}
     backends = {verb: each for (verb, name), each in declared.items() if name == "backend"}
@@ -209,7 +209,7 @@ def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
         assert option.metavar.split("|") == [*BACKENDS], verb
     assert all(name in declared["solve", "prior"].help for name in FAMILIES)
     assert DesignRequest.model_json_schema()["properties"]["backend"]["enum"] == [*BACKENDS]
-    assert DesignOptions().backend in BACKENDS
+    assert Design(K=1).backend in BACKENDS
 
 
 def test_every_setting_is_documented_and_every_documented_one_exists() -> None:

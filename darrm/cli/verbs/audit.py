@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, fail
 from darrm.cli.parameters import (
     CHECKED,
+    QUERIES,
     TOTAL,
     AsJson,
     MechanismParameters,
-    TotalOptions,
     declared_option,
     number,
     options_named,
@@ -29,7 +29,6 @@ BLACK_BOX = "A black box"
 
 
 def audit(
-    total: TotalOptions,
     parameters: MechanismParameters,
     subject: Annotated[
         str | None,
@@ -50,6 +49,9 @@ def audit(
             BLACK_BOX,
         ),
     ] = None,
+    queries: Annotated[str, declared_option("queries", QUERIES)] = "1",
+    total_epsilon: Annotated[str | None, declared_option("total_epsilon", QUERIES)] = None,
+    total_delta: Annotated[str, declared_option("total_delta", QUERIES)] = "0",
     K: Annotated[str | None, declared_option("K", otherwise="that of the file")] = None,
     classes: Annotated[str | None, declared_option("classes", otherwise="2, or that of the file")] = None,
     affected: Annotated[str | None, declared_option("affected", otherwise="1")] = None,
@@ -90,7 +92,7 @@ def audit(
 
     if (subject is None) == (command is None):
         raise InvalidInput("SUBJECT", subject, "a mechanism, a file, module:function, or --command")
-    privacy = total_privacy(total.total_epsilon, total.total_delta or "0")
+    privacy = total_privacy(total_epsilon, total_delta)
     shape = {"K": number(K), "classes": number(classes or "2"), "affected": number(affected or "1")}
     with options_named(table="SUBJECT", FILE="SUBJECT"):
         # What a file says of itself must not be overruled by an option: the audit would be of another vote.
@@ -101,7 +103,7 @@ def audit(
             raise InvalidInput(name, shape[name], f"{value}, as in {subject}")
     with options_named(**TOTAL, releases="queries", claim="SUBJECT", table="SUBJECT"):
         kind: Any = neighbours  # checked there
-        claim = Claim(privacy, releases=number(total.queries), neighbours=kind, **{**shape, **read})
+        claim = Claim(privacy, releases=number(queries), neighbours=kind, **{**shape, **read})
         with ProgressDisplay("auditing"):
             result = find(
                 found,

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from darrm.cli.output import answer, as_json
 from darrm.cli.parameters import (
     BAGS,
+    BAGS_DRAWN,
     CHECKED,
     TOTAL,
     VOTES,
     AsJson,
-    BagsOptions,
     MechanismParameters,
     MissingVotes,
     bags_drawn,
@@ -61,8 +61,8 @@ def cost(
     mechanism: Annotated[str, Argument("NAME", "The mechanism, such as laplace; or bagging.")],
     asked: Annotated[dict[str, Any], fields_of("cost", *OF_MECHANISM)],
     parameters: MechanismParameters,
-    draw: BagsOptions,
     batch: BatchOptions,
+    bags: Annotated[str | None, BAGS_DRAWN] = None,
     output: Annotated[
         str | None,
         CommandOption(
@@ -102,13 +102,13 @@ def cost(
                 raise InvalidInput(
                     name, value, Rule("cannot be combined with bagging, whose options are --K and --bags")
                 )
-        _cost_of_bags(asked["K"] or "1", draw.bags, json=json)
+        _cost_of_bags(asked["K"] or "1", bags, json=json)
         return
     if mechanism not in mechanism_names() and Path(mechanism).is_file():
         rule = Rule("is the name of a mechanism, such as laplace, and not a file")
         raise InvalidInput("NAME", mechanism, rule, f"For a γ: darrm compose --solution {mechanism}.")
-    if draw.bags is not None:
-        raise InvalidInput("bags", draw.bags, Rule("cannot be combined with a mechanism"))
+    if bags is not None:
+        raise InvalidInput("bags", bags, Rule("cannot be combined with a mechanism"))
     _cost_of_mechanism(mechanism, asked, parameters, batch, output, plot, json=json)
 
 
@@ -127,7 +127,8 @@ def _cost_of_mechanism(
 
     from darrm.cli.files import check_plot, check_writable
     from darrm.cli.ptr import batch_cost, batch_text, read_batch
-    from darrm.cli.verbs.question import ask, given_fields, show
+    from darrm.cli.question_options import given_fields
+    from darrm.cli.verbs.question import ask, show
     from darrm_opt.errors import InvalidInput, Rule
     from darrm_opt.mechanisms import mechanism_class
     from darrm_opt.questions.cost import Cost

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from darrm.cli.output import ProgressDisplay, answer, as_json, say
 from darrm.cli.parameters import (
     AsJson,
+    Drawn,
     MissingVotes,
-    SampleOptions,
     declared_option,
     meaning_of_fresh,
     number,
@@ -36,7 +36,7 @@ TRIALS = 3
 
 
 def label(
-    drawn: SampleOptions,
+    drawn: Drawn,
     votes_file: Annotated[
         str | None, Argument("VOTES", "A .csv, .parquet or .npy file with one row per label and one column per voter.")
     ] = None,
@@ -141,7 +141,7 @@ def label(
         return
     # Samples are drawn here and charged before they are seen: another order of work, with no file of votes.
     voted = missing_votes(missing)
-    if ask is not None or drawn != SampleOptions():
+    if ask is not None or any(drawn.values()):
         nothing = {"votes": votes_file or votes, "ptr": ptr, "fresh": fresh or None}
         budget = queries, total_epsilon, total_delta
         files = solution, release_log, output
@@ -211,7 +211,7 @@ def _say_labelled(result: LabelResult, log: ReleaseLog, output: str, *, json: bo
 
 def _label_samples(
     ask: str | None,
-    drawn: SampleOptions,
+    drawn: dict[str, Any],
     files: tuple[str | None, str | None, str | None],
     budget: tuple[str | None, str | None, str | None],
     release_id: str | None,
@@ -305,7 +305,7 @@ def _missing_for(missing: Missing | None, mechanism: VoteMechanism) -> Missing |
     return missing
 
 
-def try_command(ask: str, drawn: SampleOptions, solution: str, missing: Missing | None, *, json: bool) -> None:
+def try_command(ask: str, drawn: dict[str, Any], solution: str, missing: Missing | None, *, json: bool) -> None:
     """Ask a command about made-up shares and say how it answered."""
     from time import monotonic
 

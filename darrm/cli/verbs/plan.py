@@ -46,7 +46,7 @@ def plan(
     classes or a price, the shares of right, wrong and withheld answers are shown. With --group for each group of
     voters, the table for the groups is compared with every other mechanism that its voters allow.
     """
-    from darrm.cli.cached_solve import refuse_slow_question
+    from darrm.cli.cached_solve import refuse_slow
     from darrm.cli.files import check_plot, check_writable
     from darrm.cli.verbs.question import ask, show
     from darrm_opt.design.report import guarantee
@@ -70,13 +70,13 @@ def plan(
         comparison = Compare.of(question.record() | prior)
         with _named(sampled=drawn, total=False):
             comparison.check()
-            refuse_slow_question(comparison, "")
+            refuse_slow(comparison, "")
         with _named(sampled=drawn):
             show(comparison, ask(comparison, "comparing"), json=json, plot=plot)
         return
     # Only γ have an estimate of their time; a search with a limit ends by itself.
     if not question.by_law and question.groups is None and question.records is None and question.time_limit is None:
-        refuse_slow_question(question, "Or give --time-limit: what was found by then is reported, all of it proved.")
+        refuse_slow(question, "Or give --time-limit: what was found by then is reported, all of it proved.")
 
     with _named(sampled=question.records is not None):
         found: Plan = ask(question, "planning")
@@ -102,7 +102,7 @@ def _named(*, sampled: bool = False, total: bool = True) -> Iterator[None]:
 
 def _question(asked: dict[str, Any], past: PastOptions) -> ReleasePlan:
     """Return the question that was typed, of voters that are not private unless it says how private they are."""
-    from darrm.cli.verbs.question import given_fields
+    from darrm.cli.question_options import given_fields
     from darrm.cli.vote_files import vote_prior
     from darrm_opt.errors import InvalidInput
     from darrm_opt.questions.plan import ReleasePlan

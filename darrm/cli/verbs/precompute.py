@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, end, fail, say
-from darrm.cli.parameters import AsJson, StoreUrl, declared_option, named_values, names_of, number, options_named
+from darrm.cli.parameters import AsJson, StoreUrl, backends, declared_option, named_values, number, options_named
 from darrm.cli.parser import Argument, CommandOption
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def precompute(
             _WHERE,
         ),
     ] = None,
-    backend: Annotated[str, declared_option("backend", values=names_of("backend"))] = "highs",
+    backend: Annotated[str, declared_option("backend", values=backends)] = "highs",
     time_limit: Annotated[
         str | None,
         CommandOption("--time-limit", "Time limit of one problem; a problem that exceeds it has failed.", "SECONDS"),

@@ -3,51 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
-from collections.abc import Collection, Mapping
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from collections.abc import Collection
+from typing import Any
 
 from darrm.cli.files import check_plot, check_writable, picture_format, write_json, write_whole
 from darrm.cli.output import ExitCode, ProgressDisplay, answer, as_json, end, exit_code_of, fail, option_of, say
-from darrm.cli.parameters import (
-    PANELS,
-    PROBLEM,
-    BagsOptions,
-    DesignOptions,
-    GroupOptions,
-    ProblemOptions,
-    SampleOptions,
-    bags_drawn,
-    declared_option,
-    meaning_of_fresh,
-    number,
-    refuse_missing,
-    stated_voter,
-    warn_of_large,
-)
+from darrm.cli.parameters import declared_option, number
 from darrm.cli.parser import ADVANCED, EVERY_COMMAND, Command, CommandOption, Parameter
-from darrm_opt.answers import DRAW, SAMPLING, sampling_body
-from darrm_opt.arguments import field_number, real_number
+from darrm.cli.question_options import given_fields, question_parameters
 from darrm_opt.design.solution import Solution
-from darrm_opt.errors import InvalidInput
-from darrm_opt.fields import FIELDS, Field
 from darrm_opt.questions.design import FOUND
 from darrm_opt.questions.question import Question
 from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.record import DesignSpec, solution_record
 
-FRESH = CommandOption("--fresh", meaning_of_fresh, panel=PROBLEM)
-
 JSON = CommandOption("--json", "Print the answer on one line.", panel=EVERY_COMMAND)
-
-COMPOSED: dict[str, tuple[tuple[type, str], ...]] = {
-    **dict.fromkeys((*DRAW, *SAMPLING), ()),
-    "n": ((BagsOptions, "bags"),),
-    "records": ((SampleOptions, "records"), (SampleOptions, "sample"), (SampleOptions, "sampling")),
-    "groups": ((GroupOptions, "group"),),
-    "profile": ((ProblemOptions, "profile"), (ProblemOptions, "profile_points")),
-}
-"""Options by the fields that they state: several at once, or what a text or file says."""
 
 
 def question_verbs(verbs: Collection[str]) -> tuple[str, ...]:
@@ -98,63 +68,6 @@ def _changes(question: type[Question], name: str) -> bool:
     return getattr(question, name) is not getattr(Question, name, None)
 
 
-def question_parameters(question: type[Question]) -> list[Parameter]:
-    """Return an option for each field that has one, or several as `COMPOSED` says."""
-    hints, defaults = get_type_hints(question), {each.name: each.default for each in question.stated()}
-    found, declared = [], question.declared()
-    for name in sorted(declared, key=[*FIELDS].index):
-        if name not in COMPOSED:
-            option = _option(declared[name], hints[name], defaults)
-            found.append(Parameter(name, option, None))
-            continue
-        for group, part in COMPOSED[name]:
-            shown = inspect.get_annotations(group, eval_str=True)[part].__metadata__[0]
-            found.append(Parameter(part, shown, () if shown.several else None))
-    return found
-
-
-def _option(field: Field, hint: Any, defaults: dict[str, Any]) -> CommandOption:
-    """Return the option of a field: an objective is how votes fall, unless a prior is asked beside it."""
-    flag = "--objective" if field.name == "objective" and "prior" in defaults else option_of(field.name)
-    default = defaults[field.name]
-    alias = "--Delta" if field.name == "Delta" else ""
-    panel = ADVANCED if field.is_advanced else PANELS.get(field.name, "Options")
-    if field.name == "fresh":
-        return FRESH
-    if field.kind == "flag":
-        both = f"{flag}/{flag.replace('--', '--no-', 1)}"
-        return CommandOption(both if default else flag, field.help, panel=panel)
-    metavar = f"{field.metavar},…" if field.kind == "list" else field.metavar
-    if field.kind == "choice" and get_origin(hint) is Literal:
-        metavar = "|".join(get_args(hint))
-    otherwise = field.otherwise.removeprefix("by default ")
-    if not otherwise and default not in (None, dataclasses.MISSING):
-        otherwise = str(default)
-    return CommandOption(flag, field.help, metavar, panel, otherwise, alias=alias, field=field)
-
-
-def given_fields(question: type[Question], typed: Mapping[str, Any], *needed: str) -> dict[str, Any]:
-    """Return the fields that were typed, as plain data; those without a default, and ``needed`` others, must be."""
-    declared, given = question.declared(), dict[str, Any]()
-    for name, text in typed.items():
-        if text is not None and name in declared and name not in COMPOSED:
-            given[name] = _value(declared[name], text)
-    if given.get("epsilon", "inf") != "inf":
-        warn_of_large(given["epsilon"])
-    if "records" in declared:
-        names = ("records", "sample", "sampling")
-        given |= sampling_body(SampleOptions(**{name: typed[name] for name in names}).as_sampling())
-    if "n" in declared and (bags := bags_drawn(typed["bags"])) is not None:
-        given |= dataclasses.asdict(bags)
-    if "groups" in declared and typed["group"]:
-        given["groups"] = GroupOptions(typed["group"]).fields()
-    if "profile" in declared and typed["profile"] is not None:
-        given["profile"] = stated_voter(typed["profile"], typed["profile_points"])
-    absent = [each.name for each in question.stated() if each.default is dataclasses.MISSING]
-    refuse_missing(**{name: (given.get(name), declared[name].accepted) for name in (*needed, *absent)})
-    return given
-
-
 def _give(
     question: type[Question],
     typed: dict[str, Any],
@@ -166,7 +79,7 @@ def _give(
     json: bool,
 ) -> None:
     """Ask, print and end; a γ that the question needs is read or designed first."""
-    from darrm.cli.cached_solve import cached_solution, refuse_slow_question, solution_in
+    from darrm.cli.cached_solve import cached_solution, refuse_slow, solution_in
     from darrm_opt.questions.design import Design
 
     # Before the work: a missing library or folder should not cost its time.
@@ -183,11 +96,9 @@ def _give(
     asked = dataclasses.replace(asked, found=found)
     asked.check()
     if asked.solves and asked.limit is None:
-        refuse_slow_question(asked, "Or give --time-limit.")
+        refuse_slow(asked, "Or give --time-limit.")
     if found is None and isinstance(design := asked.needs(), Design):
-        limit = None if design.time_limit is None else repr(design.time_limit)
-        options = DesignOptions(design.objective, design.shape, design.backend, limit)
-        solutions.append(cached_solution(design.problem(), options, design.method))
+        solutions.append(cached_solution(design.problem(), design))
         asked = dataclasses.replace(asked, found=found_of(solutions[0]))
     answered = ask(asked, "working")
     show(asked, answered, json=json, output=output, plot=plot)
@@ -244,26 +155,6 @@ def _progress_text(progress: Any) -> str:
     if progress is None:
         return ""
     return progress.get("step") or "{done} of {of} done".format(**progress)
-
-
-def _value(field: Field, text: Any) -> Any:
-    """Return the value of a field as JSON has it, its numbers in the declared range."""
-    from darrm_opt.untrusted import json_value
-
-    if field.kind in ("whole", "real"):
-        value = number(text)
-        if field.infinite and value == float("inf"):
-            return "inf"
-        return field_number(value, field.name, **field.limits)
-    if field.kind in ("list", "object") and text.startswith(("[", "{")):
-        try:
-            return json_value(text)
-        except ValueError as err:
-            raise InvalidInput(field.name, text, field.accepted, str(err)) from err
-    if field.kind != "list":
-        return text
-    parts, limits = [number(part) for part in text.split(",")], dict[str, Any](field.limits)
-    return [real_number(each, field.name, field.accepted, **limits) for each in parts] if limits else parts
 
 
 def _indented(found: dict[str, Any]) -> str:

@@ -3,30 +3,58 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated, NoReturn, cast
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 from darrm.cli.output import answer, as_json, end, exit_code_of, say
-from darrm.cli.parameters import (
-    AsJson,
-    DesignOptions,
-    Method,
-    ProblemOptions,
-    SampleOptions,
-    TableOptions,
-)
-from darrm.cli.parser import CommandOption
+from darrm.cli.parameters import GROUP, PROBLEM, AsJson, Drawn, PastOptions, declared_option, objectives
+from darrm.cli.parser import ADVANCED, CommandOption, Made, Parameter, parameters_of
 
 if TYPE_CHECKING:
     from darrm_opt.design.solution import Solution
     from darrm_opt.design.solver import Shape
 
+_TABLE = {
+    "ties": declared_option("ties", ADVANCED, "excluded", values="excluded|any"),
+    "price": declared_option("price", ADVANCED, "0"),
+    "group": GROUP,
+    "classes": declared_option("classes", PROBLEM, "2"),
+    "abstention": CommandOption("--abstention", "Allow the release to withhold the class.", panel=ADVANCED),
+}
+"""What makes a design a table: groups of voters, more classes, abstention, and what answers are worth."""
+
+
+_PRIOR = CommandOption(
+    "--prior",
+    lambda: f"Distribution of votes for which γ is optimal: {objectives()}.",
+    "TEXT",
+    "The design",
+    "rectangular",
+)
+
+
+def _design_parameters() -> list[Parameter]:
+    """Return the options of a design, whose objective is how votes fall."""
+    from darrm.cli.question_options import question_parameters
+    from darrm_opt.questions.design import Design
+
+    asked = [each for each in question_parameters(Design) if each.name not in ("objective", "gap")]
+    return [*asked, *parameters_of({"prior": _PRIOR})]
+
 
 def solve(
-    options: ProblemOptions,
-    design: DesignOptions,
-    table: TableOptions,
-    drawn: SampleOptions,
-    method: Method = "auto",
+    asked: Annotated[dict[str, Any], Made(_design_parameters)],
+    table: Annotated[dict[str, Any], Made(lambda: parameters_of(_TABLE))],
+    past: PastOptions,
+    drawn: Drawn,
+    cache: Annotated[
+        bool | None,
+        CommandOption(
+            "--cache/--no-cache",
+            "Store answers and look them up.",
+            panel=ADVANCED,
+            otherwise="if DARRM_CACHE_URL is set, or solving takes longer than a lookup",
+        ),
+    ] = None,
     output: Annotated[
         str | None, CommandOption("--output", "Write the answer as JSON, for `darrm verify`.", "FILE")
     ] = None,
@@ -48,33 +76,40 @@ def solve(
     use `darrm plan`, whose command is shown.
     """
     from darrm.cli.cached_solve import cached_solution
+    from darrm.cli.question_options import given_fields
+    from darrm_opt.questions.design import Design
     from darrm_opt.record import solution_record
 
-    if drawn != SampleOptions():
-        _refuse_sample(options, design, table, drawn, output)
+    if any(drawn.values()):
+        _refuse_sample(asked, table, past, drawn, output)
     if output is not None or plot is not None:
         from darrm.cli.files import check_plot, check_writable, picture_format, write_json, write_whole
 
         # Before the solve, which may take minutes.
         check_writable(output, "output")
         check_plot(plot)
+    given = {} if asked["prior"] is None else {"objective": asked["prior"]}
     # A γ is the usual question, and loads nothing of tables.
-    if table == TableOptions():
-        problem = options.problem()
+    if past == PastOptions() and not any(table.values()):
+        design = Design.of(given_fields(Design, asked) | given)
+        problem = design.problem()
     else:
         from darrm.cli.table_design import is_gamma, show_table_design, table_problem
+        from darrm_opt.answers import numbers
         from darrm_opt.errors import InvalidInput, Rule
 
-        asked = table_problem(options, table, design.prior)
-        if not is_gamma(asked, design.prior):
-            of_gamma = {"plot": (plot, None), "method": (method, "auto")}
-            show_table_design(asked, design, table, output, unused=of_gamma, json=json)
+        goal = asked["prior"] or "rectangular"
+        problem = table_problem(asked, table, goal)
+        if not is_gamma(problem, goal):
+            unused = {"plot": plot, **{name: asked[name] for name in ("method", "shape")}}
+            show_table_design(problem, asked, table, past, output, cache=cache, unused=unused, json=json)
             return
-        for name, default in (("votes", None), ("missing", None), ("ties", "excluded"), ("price", "0")):
-            if (value := getattr(table, name)) != default:
+        for name, value in {**vars(past), "ties": table["ties"], "price": table["price"]}.items():
+            if value is not None:
                 raise InvalidInput(name, value, Rule("is for tables"))
-        problem = asked  # one group of two classes
-    solution = cached_solution(problem, design, method)
+        stated = given_fields(Design, {**asked, "K": str(problem.K)}) | given
+        design = Design.of(stated | numbers(problem))  # one group of two classes
+    solution = cached_solution(problem, design, cache=cache)
     record = solution_record(solution)
     if output is not None:
         write_json(output, record)
@@ -85,13 +120,13 @@ def solve(
         write_whole(plot, render(comparison_figure(solution, private_baselines(problem)), picture_format(plot)))
     for warning in solution.warnings:
         say(f"Warning: {warning}")
-    answer(as_json(record) if json else str(solution) + _points_text(options, solution))
+    answer(as_json(record) if json else str(solution) + _points_text(asked["profile"], solution))
     end(exit_code_of(solution.status))
 
 
-def _points_text(options: ProblemOptions, solution: Solution) -> str:
+def _points_text(profile: str | None, solution: Solution) -> str:
     """Return the line that says what more points of a curve could give, where that is quickly found."""
-    if options.profile is None:
+    if profile is None:
         return ""
     from darrm_opt.design.schedule import is_expensive
     from darrm_opt.design.solver import solve as solve_problem
@@ -99,7 +134,7 @@ def _points_text(options: ProblemOptions, solution: Solution) -> str:
     from darrm_opt.problem import Problem
     from darrm_opt.voters import PrivacyProfile
 
-    curve, problem = stated_curve(options.profile), solution.problem
+    curve, problem = stated_curve(profile), solution.problem
     if not isinstance(curve, PrivacyCurve) or not isinstance(problem.voter, PrivacyProfile) or is_expensive(problem):
         return ""
     inner = Problem(problem.K, curve.inner_profile(problem.voter), problem.target, problem.affected)
@@ -114,35 +149,35 @@ POINTS_SECONDS = 10.0
 
 
 def _refuse_sample(
-    options: ProblemOptions, design: DesignOptions, table: TableOptions, drawn: SampleOptions, output: str | None
+    asked: dict[str, Any], table: dict[str, Any], past: PastOptions, drawn: dict[str, Any], output: str | None
 ) -> NoReturn:
     """Refuse a sample of the records by the command that designs for it."""
+    from darrm.cli.question_options import given_fields
+    from darrm.cli.table_design import refuse_beside_groups
     from darrm_opt.errors import InvalidInput, Rule
+    from darrm_opt.questions.design import Design
 
-    table.refuse_others(drawn, ("records",))
+    refuse_beside_groups(table["group"], drawn, ("records",))
     # Voters that are private draw for themselves, and are then fresh; others share one sample of the query.
-    private = options.epsilon not in (None, "inf")
-    target = options.target_epsilon if options.m is None else repr(options.problem().target.epsilon)
+    private = asked["epsilon"] not in (None, "inf")
+    target = asked["target_epsilon"]
+    if asked["m"] is not None:
+        target = repr(Design.of(given_fields(Design, asked)).problem().target.epsilon)
     # What was typed, as `plan` takes it: the command in the message runs as it is.
     given = {
-        "--K": options.K,
-        "--epsilon": options.epsilon,
-        "--Delta": None if options.Delta == "0" else options.Delta,
-        "--affected": options.affected,
-        "--classes": table.classes,
+        **{f"--{name}": asked[name] for name in ("K", "epsilon", "Delta", "affected")},
+        "--classes": table["classes"],
         "--queries": "1",
         "--total-epsilon": target or "1",
-        "--total-delta": options.delta or "1e-5",
-        "--records": drawn.records,
-        "--sample": drawn.sample,
-        "--sampling": drawn.sampling or ("each-voter" if private else None),
-        "--prior": None if design.prior == "rectangular" else design.prior,
-        "--votes": table.votes,
-        "--ties": None if table.ties == "excluded" else table.ties,
-        "--price": None if table.price == "0" else table.price,
+        "--total-delta": asked["delta"] or "1e-5",
+        **{f"--{name}": drawn[name] for name in ("records", "sample")},
+        "--sampling": drawn["sampling"] or ("each-voter" if private else None),
+        "--prior": asked["prior"],
+        "--votes": past.votes,
+        **{f"--{name}": table[name] for name in ("ties", "price")},
         "--output": output or "best.json",
     }
     words = [word for name, value in given.items() if value is not None for word in (name, value)]
     command = shlex.join(["darrm", "plan", *words, *(["--fresh"] if private else [])])
     advice = f"The design depends on all queries and their total: {command} (with your --queries)."
-    raise InvalidInput("records", drawn.records, Rule("is for many queries: one release has no sample"), advice)
+    raise InvalidInput("records", drawn["records"], Rule("is for many queries: one release has no sample"), advice)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ExitCode, answer, as_json, fail, say
-from darrm.cli.parameters import AsJson, ProblemOptions, declared_option
+from darrm.cli.parameters import AsJson, declared_option
 from darrm.cli.parser import Argument, CommandOption
+from darrm.cli.question_options import fields_of
 
 if TYPE_CHECKING:
     from darrm.cli.proofs import Proof
+
+OF_SOLVE = ("objective", "shape", "method", "backend", "time_limit", "gap")
+"""Fields of a design that say how γ is found, which its proof does not need."""
 
 
 def verify(
@@ -21,7 +25,7 @@ def verify(
             "…, γ(K); - is stdin.",
         ),
     ],
-    options: ProblemOptions,
+    options: Annotated[dict[str, Any], fields_of("gamma", *OF_SOLVE)],
     arithmetic: Annotated[
         str,
         declared_option("arithmetic", values="float|ball"),

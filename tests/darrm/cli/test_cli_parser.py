@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
 import pytest
@@ -13,7 +14,7 @@ from support.darrm_runner import refused, run
 
 from darrm.cli import TOPICS, all_verbs, load
 from darrm.cli.output import ExitCode
-from darrm.cli.parameters import AsJson, DesignOptions, ProblemOptions
+from darrm.cli.parameters import AsJson
 from darrm.cli.parser import (
     ADVANCED,
     EVERY_COMMAND,
@@ -25,6 +26,7 @@ from darrm.cli.parser import (
     parse_verb,
     verb_help,
 )
+from darrm.cli.question_options import fields_of
 from darrm_opt.accounting.sampling import Scheme
 from darrm_opt.questions.registry import QUESTIONS
 
@@ -33,10 +35,18 @@ VERBS = all_verbs()
 taken: dict[str, Any] = {}
 
 
+@dataclass(frozen=True)
+class Group:
+    """Options that belong together."""
+
+    prior: Annotated[str, CommandOption("--prior", "Distribution of votes.", "TEXT", ADVANCED)] = "rectangular"
+    cache: Annotated[bool | None, CommandOption("--cache/--no-cache", "Store answers, and look them up.")] = None
+
+
 def verb(
     file: Annotated[str, Argument("FILE", "A file.")],
-    asked: ProblemOptions,
-    design: DesignOptions,
+    asked: Annotated[dict[str, Any], fields_of("gamma", "objective")],
+    design: Group,
     output: Annotated[str | None, CommandOption("--output", "Another file.", "FILE")] = None,
     *,
     json: AsJson = False,
@@ -80,8 +90,8 @@ def test_every_option_of_every_verb_is_read(name: str) -> None:
 def test_what_is_not_typed_has_its_default() -> None:
     assert called_with("file") == {
         "file": "file",
-        "asked": ProblemOptions(),
-        "design": DesignOptions(),
+        "asked": dict.fromkeys(each.name for each in COMMAND.parameters[1:-4]),
+        "design": Group(),
         "output": None,
         "json": False,
     }

@@ -16,10 +16,9 @@ from support.darrm_runner import SMALL, refused, run, start
 from darrm.cli import all_verbs, cached_solve, examples_of, load, output
 from darrm.cli.cached_solve import progress_text
 from darrm.cli.output import ProgressDisplay
-from darrm.cli.parameters import DesignOptions
 from darrm.cli.parser import Command, parse
 from darrm_opt.design.solution import Progress
-from darrm_opt.problem import Problem
+from darrm_opt.questions.design import Design
 
 VERBS = all_verbs()
 
@@ -133,7 +132,7 @@ def test_long_work_moves_a_line_on_a_terminal(total: int | None, done: str, monk
 @pytest.mark.parametrize("why", ["log", "no Rich", "dumb"])
 def test_long_work_writes_lines_where_none_can_move(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if why == "no Rich":
-        monkeypatch.setattr(output, "find_spec", lambda _: None)
+        monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     stream = io.StringIO() if why == "log" else Terminal()
     monkeypatch.setattr(Console, "is_dumb_terminal", why == "dumb")
     expected = "planning: 600 of 1,000, gnmax [does not fit] (0:00:00)\n"
@@ -170,7 +169,8 @@ def test_a_long_solve_shows_where_it_stands(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "LOG_DELAY_SECONDS", 0.0)
-    cached_solve.cached_solution(Problem.from_allowance(41, 11, 0.1), DesignOptions(cache=False))
+    asked = Design(K=41, m=11, epsilon=0.1)
+    cached_solve.cached_solution(asked.problem(), asked, cache=False)
     assert "solving" in capsys.readouterr().err
     at = Progress(round=3, rows=1234, utility=0.5, upper_bound=0.75, violation=0.1, seconds=2.0)
     assert progress_text(at) == "round 3: 1,234 rows, utility 0.500000, bound 0.750000, gap 2.5e-01"

@@ -65,7 +65,7 @@ class Field:
     @property
     def is_advanced(self) -> bool:
         """Whether few need it: a help text and a form have it last."""
-        return self.name in _ADVANCED
+        return self.name in ADVANCED_NAMES
 
     @property
     def description(self) -> str:
@@ -125,7 +125,7 @@ class Field:
         return "".join(parts)
 
 
-_ADVANCED = frozenset(
+ADVANCED_NAMES = frozenset(
     "targets shape method backend time_limit gap ties price arithmetic least_accuracy slack threshold "  # noqa: SIM905
     "check_sigma cap n subsample_size replacement records sample sampling neighbours labels among times digits m_from "
     "m_to m_points".split()

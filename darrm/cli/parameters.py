@@ -1,6 +1,6 @@
 """Shared parameters of the verbs: a problem, how it is designed, and the use of the cache.
 
-A verb asks for a group by the type of one parameter, ``asked: ProblemOptions``. All are text until the core reads them:
+A verb asks for a group by the type of one parameter, ``past: PastOptions``. All are text until the core reads them:
 so the core says what is wrong with a number, in the same words as everywhere.
 """
 

@@ -80,10 +80,12 @@ def _option(question: type[Question], field: Field, defaults: dict[str, Any]) ->
 
     Its texts are for the help alone.
     """
+    from darrm_opt.fields import ADVANCED_NAMES
+
     flag = "--objective" if field.name == "objective" and "prior" in defaults else option_of(field.name)
     default = defaults[field.name]
     alias = "--Delta" if field.name == "Delta" else ""
-    panel = ADVANCED if field.is_advanced else PANELS.get(field.name, "Options")
+    panel = ADVANCED if field.name in ADVANCED_NAMES else PANELS.get(field.name, "Options")
     if field.name == "fresh":
         return FRESH
     if field.kind == "flag":

@@ -11,6 +11,7 @@ import dataclasses
 import re
 from abc import ABC
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Self, dataclass_transform, get_type_hints
 
 from darrm_opt.answers import Report
@@ -105,12 +106,14 @@ class Fields:
         return [each for each in dataclasses.fields(cls) if "given" not in each.metadata]
 
     @classmethod
+    @cache
     def declared(cls) -> dict[str, Field]:
         """Return the declarations of its fields by name, as this question narrows them."""
         for each in cls.stated():
             if each.name not in FIELDS:
                 raise LookupError(f"{cls.__name__}.{each.name} is not declared in darrm_opt/fields.py")
-        return {each.name: FIELDS[each.name].of(**each.metadata["changes"]) for each in cls.stated()}
+        changes = {each.name: each.metadata["changes"] for each in cls.stated()}
+        return {name: FIELDS[name].of(**changed) if changed else FIELDS[name] for name, changed in changes.items()}
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:

@@ -26,9 +26,6 @@ CORNERS = {
 }
 """Corners in text: the pair (p, p′) of a voter's probabilities on the two neighbouring datasets."""
 
-VISIBLE = 1e-6
-"""Smallest fall of γ that is reported; smaller ones are noise of an optimum that is not unique."""
-
 _COVERED = {
     "complete": "every way in which a record can move the voters was searched",
     "first-order": "every way in which a record can move the voters was searched or bounded",

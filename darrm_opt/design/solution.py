@@ -89,6 +89,9 @@ class Progress:
 
 Watcher = Callable[[Progress], None]
 
+VISIBLE = 1e-6
+"""Smallest fall of γ that is reported; smaller ones are noise of an optimum that is not unique."""
+
 
 @dataclass(frozen=True)
 class Statistics:
@@ -153,10 +156,67 @@ class Solution:
         return self.problem.warnings(self.gamma)
 
     def __str__(self) -> str:
-        return solution_text(self)
+        from darrm_opt.design.report import certificate_text, columns, count_text, problem_text
+
+        K, gamma = self.problem.K, self.gamma
+        names = [f"{l}" if 2 * l == K else f"{l}, {K - l}" for l in range(K // 2 + 1)]
+        statistics = self.statistics
+        size = f"{count_text(statistics.rows, 'row')}, {count_text(statistics.rounds, 'round')}"
+        kind = "private" if self.shape == "free" else f"private {self.shape}"
+        bound = f"{self.upper_bound:.9f} (gap {self.gap:.1e})"
+        notes = [
+            f"utility    {self.utility:.9f} of the plain majority's, under {self.objective}",
+            f"optimal    no {kind} γ has more than {bound}",
+            certificate_text(self.certificate, self.problem),
+            f"solved     {self.method} with {self.backend}: {size}, {statistics.seconds.get('total', 0.0):.2g} s",
+        ]
+        if dips := self._dips:
+            at = ", ".join(f"{l}" for l in dips[:3]) + (", …" if len(dips) > 3 else "")
+            notes.insert(
+                2,
+                f"shape      γ falls at l = {at} although the majority grows: the best γ need not be monotone;\n"
+                "           --shape monotone asks for one that is, at a small loss of utility",
+            )
+        # First, as it qualifies all following lines.
+        if self.status.value != "optimal":
+            notes.insert(0, f"status     {self.status.value}. {self.status.advice}")
+        rule = f"With l of {K} votes for 1, keep the majority with probability γ(l), else toss a fair coin:"
+        # At a tie the bit is a fair coin whatever γ is.
+        right = ["a tie" if 2 * l == K else f"{(1 + gamma[l]) / 2:.6f}" for l in range(len(names))]
+        table = columns(
+            ["l", "γ(l)", "Pr[bit = majority]"], [[name, f"{gamma[l]:.9f}", right[l]] for l, name in enumerate(names)]
+        )
+        return "\n".join([problem_text(self.problem), rule, "", table, "", *notes])
+
+    @property
+    def _dips(self) -> list[int]:
+        """The majorities l > K/2 at which γ is visibly smaller than at l − 1."""
+        K, gamma = self.problem.K, self.gamma
+        return [l for l in range(K // 2 + 2, K + 1) if gamma[l] < gamma[l - 1] - VISIBLE]
 
     def _repr_html_(self) -> str:
-        return solution_html(self)
+        from html import escape
+
+        from darrm_opt.design.report import problem_text, slack_text
+
+        K, gamma = self.problem.K, self.gamma
+        rows = "".join(
+            f"<tr><td>{l if 2 * l == K else f'{l}, {K - l}'}</td><td>{gamma[l]:.6f}</td>"
+            f"<td>{'a tie' if 2 * l == K else f'{(1 + gamma[l]) / 2:.4f}'}</td></tr>"
+            for l in range(K // 2 + 1)
+        )
+        sentences = [
+            problem_text(self.problem),
+            (
+                f"Utility {self.utility:.6f} of the plain majority's ({self.objective}); "
+                f"no private γ has more than {self.upper_bound:.6f}."
+            ),
+            f"Proved private for these exact numbers; {slack_text(self.certificate.margin)}.",
+            *self.warnings,
+        ]
+        about = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
+        heads = "<tr><th>votes for 1</th><th>γ</th><th>Pr[bit = majority]</th></tr>"
+        return f"<div>{about}<table><thead>{heads}</thead><tbody>{rows}</tbody></table></div>"
 
     def plot(self) -> Figure:
         """Return a figure, for display in a notebook, of γ and its error with the baselines at the same privacy.
@@ -203,72 +263,3 @@ class Solution:
 CONVENIENCES: dict[str, Callable[..., Any]] = {}
 """Implementations of `Solution.plot`, `Solution.save` and `Solution.load`, set by the package: figures and records
 depend on solutions, not the reverse."""
-
-
-def solution_text(solution: Solution) -> str:
-    """Return a solution as text."""
-    from darrm_opt.design.report import certificate_text, columns, count_text, problem_text
-
-    K, gamma = solution.problem.K, solution.gamma
-    names = [f"{l}" if 2 * l == K else f"{l}, {K - l}" for l in range(K // 2 + 1)]
-    statistics = solution.statistics
-    size = f"{count_text(statistics.rows, 'row')}, {count_text(statistics.rounds, 'round')}"
-    kind = "private" if solution.shape == "free" else f"private {solution.shape}"
-    bound = f"{solution.upper_bound:.9f} (gap {solution.gap:.1e})"
-    notes = [
-        f"utility    {solution.utility:.9f} of the plain majority's, under {solution.objective}",
-        f"optimal    no {kind} γ has more than {bound}",
-        certificate_text(solution.certificate, solution.problem),
-        f"solved     {solution.method} with {solution.backend}: {size}, {statistics.seconds.get('total', 0.0):.2g} s",
-    ]
-    if dips := _dips(gamma):
-        at = ", ".join(f"{l}" for l in dips[:3]) + (", …" if len(dips) > 3 else "")
-        notes.insert(
-            2,
-            f"shape      γ falls at l = {at} although the majority grows: the best γ need not be monotone;\n"
-            "           --shape monotone asks for one that is, at a small loss of utility",
-        )
-    # First, as it qualifies all following lines.
-    if solution.status.value != "optimal":
-        notes.insert(0, f"status     {solution.status.value}. {solution.status.advice}")
-    rule = f"With l of {K} votes for 1, keep the majority with probability γ(l), else toss a fair coin:"
-    # At a tie the bit is a fair coin whatever γ is.
-    right = ["a tie" if 2 * l == K else f"{(1 + gamma[l]) / 2:.6f}" for l in range(len(names))]
-    table = columns(
-        ["l", "γ(l)", "Pr[bit = majority]"], [[name, f"{gamma[l]:.9f}", right[l]] for l, name in enumerate(names)]
-    )
-    return "\n".join([problem_text(solution.problem), rule, "", table, "", *notes])
-
-
-def _dips(gamma: Array) -> list[int]:
-    """Return the majorities l > K/2 at which γ is visibly smaller than at l − 1."""
-    from darrm_opt.design.report import VISIBLE
-
-    K = len(gamma) - 1
-    return [l for l in range(K // 2 + 2, K + 1) if gamma[l] < gamma[l - 1] - VISIBLE]
-
-
-def solution_html(solution: Solution) -> str:
-    """Return a solution as HTML for a notebook."""
-    from html import escape
-
-    from darrm_opt.design.report import problem_text, slack_text
-
-    K, gamma = solution.problem.K, solution.gamma
-    rows = "".join(
-        f"<tr><td>{l if 2 * l == K else f'{l}, {K - l}'}</td><td>{gamma[l]:.6f}</td>"
-        f"<td>{'a tie' if 2 * l == K else f'{(1 + gamma[l]) / 2:.4f}'}</td></tr>"
-        for l in range(K // 2 + 1)
-    )
-    sentences = [
-        problem_text(solution.problem),
-        (
-            f"Utility {solution.utility:.6f} of the plain majority's ({solution.objective}); "
-            f"no private γ has more than {solution.upper_bound:.6f}."
-        ),
-        f"Proved private for these exact numbers; {slack_text(solution.certificate.margin)}.",
-        *solution.warnings,
-    ]
-    about = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences)
-    heads = "<tr><th>votes for 1</th><th>γ</th><th>Pr[bit = majority]</th></tr>"
-    return f"<div>{about}<table><thead>{heads}</thead><tbody>{rows}</tbody></table></div>"

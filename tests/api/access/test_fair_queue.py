@@ -42,16 +42,8 @@ def order_of(asked: list[str], size: int = 1) -> list[str]:
 
 
 def test_clients_take_turns() -> None:
-    assert order_of(["greedy"] * 5 + ["polite", "polite", "third"]) == [
-        "greedy",
-        "polite",
-        "third",
-        "greedy",
-        "polite",
-        "greedy",
-        "greedy",
-        "greedy",
-    ]
+    order = order_of(["greedy"] * 5 + ["polite", "polite", "third"])
+    assert order == ["greedy", "polite", "third", "greedy", "polite", "greedy", "greedy", "greedy"]
 
 
 def test_requests_of_one_client_keep_their_order() -> None:

@@ -67,19 +67,9 @@ def test_a_ring_accepts_only_its_keys(path: Path) -> None:
     _, other = create_key(path.with_name("other.json"), "mallory")
     ring = KeyRing(path)
     assert ring.holder(text) == key
-    wrong = [
-        other,
-        text[:-1],
-        text + "A",
-        text[:-1] + ("A" if text[-1] != "A" else "B"),
-        text.upper(),
-        "",
-        "darrm__",
-        key.id,
-    ]
-    assert [ring.holder(each) for each in wrong] == [None] * len(wrong)
     swapped = f"darrm_{key.id}_{other.split('_', 2)[2]}"
-    assert ring.holder(swapped) is None
+    wrong = [other, swapped, text[:-1], text + "A", text[:-1] + ("A" if text[-1] != "A" else "B"), text.upper()]
+    assert [ring.holder(each) for each in (*wrong, "", "darrm__", key.id)] == [None] * 9
 
 
 def test_a_ring_reloads_its_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,12 +98,8 @@ def test_a_change_is_logged_once(path: Path, monkeypatch: pytest.MonkeyPatch, ca
     monkeypatch.setattr(api.access.keys, "RELOAD_SECONDS", 0.0)
     secret = webhook_secret_text(bytes(range(32)))
     create_key(path, "alice")
-    chosen: dict[str, Any] = {
-        "keys": path,
-        "webhook_secret": secret,
-        "cache_url": f"sqlite:///{path.parent / 'store.sqlite'}",
-    }
-    app = create_app(Settings(**chosen))
+    url = f"sqlite:///{path.parent / 'store.sqlite'}"
+    app = create_app(Settings(keys=path, webhook_secret=secret, cache_url=url))  # type: ignore[arg-type]  # a text
     with TestClient(app) as client, caplog.at_level("INFO", "api"):
         create_key(path, "bob")
         assert client.get("/v1/jobs", headers={"X-API-Key": "darrm_00000000_" + 43 * "A"}).status_code == 401
@@ -191,24 +177,15 @@ def test_concurrent_additions_lose_no_key(path: Path) -> None:
 MISSING = object()
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("role", "root"),
-        ("role", None),
-        ("role", MISSING),
-        ("expires", "soon"),
-        ("expires", "2030-01-31"),
-        ("expires", MISSING),
-    ],
-)
-def test_an_invalid_role_or_time_invalidates_the_file(path: Path, name: str, value: object) -> None:
+def test_an_invalid_role_or_time_invalidates_the_file(path: Path) -> None:
     create_key(path, "alice", "reader", "1h")
     told = json.loads(path.read_text(encoding="utf-8"))
-    told["keys"][0] = {each: own for each, own in (told["keys"][0] | {name: value}).items() if own is not MISSING}
-    path.write_text(json.dumps(told), encoding="utf-8")
-    with pytest.raises(KeysFileError, match="was not written by `darrm keys`"):
-        list_keys(path)
+    for name, values in {"role": ("root", None, MISSING), "expires": ("soon", "2030-01-31", MISSING)}.items():
+        for value in values:
+            key = {each: own for each, own in (told["keys"][0] | {name: value}).items() if own is not MISSING}
+            path.write_text(json.dumps({**told, "keys": [key]}), encoding="utf-8")
+            with pytest.raises(KeysFileError, match="was not written by `darrm keys`"):
+                list_keys(path)
 
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -232,11 +209,9 @@ def test_expiry_is_a_lifetime_or_a_time(text: str, until: str) -> None:
 @pytest.mark.parametrize(
     "text", ["90", "0d", "-1d", "1y", "d", "999999w", "tomorrow", "2025-12-31", "2026-01-01", " 1d"]
 )
-def test_invalid_expiry_is_refused(path: Path, text: str) -> None:
+def test_invalid_expiry_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"expires = .* is not valid: expected a lifetime such as 12h, 90d or 26w"):
         parse_expiry(text, NOW)
-    if text != "2026-01-02":
-        assert not path.exists()
 
 
 def test_a_key_expires_at_its_time(path: Path) -> None:
@@ -256,12 +231,11 @@ def test_the_command_line_gives_roles_and_shows_expiry(path: Path) -> None:
     listed = run("keys", "ls", *place).stdout
     assert f"reader  expires {reader['expires']}  board" in listed
     assert "user    never expires" in listed
-    assert refused("keys", "add", "x", *place, "--role", "root").startswith(
-        "Error: --role: 'root' is not valid: expected one of reader, user, admin."
-    )
-    assert refused("keys", "add", "x", *place, "--expires", "soon").startswith(
-        "Error: --expires: 'soon' is not valid: expected a lifetime such as 12h, 90d or 26w"
-    )
+    wrong = "Error: {}: {!r} is not valid: expected {}"
+    told = wrong.format("--role", "root", "one of reader, user, admin.")
+    assert refused("keys", "add", "x", *place, "--role", "root").startswith(told)
+    told = wrong.format("--expires", "soon", "a lifetime such as 12h, 90d or 26w")
+    assert refused("keys", "add", "x", *place, "--expires", "soon").startswith(told)
 
 
 def expired(path: Path, identity: str) -> None:
@@ -309,12 +283,8 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
         told = service.ask("/v1/gamma/batch", "POST", batch, X_API_Key=made["reader"], Content_Type="application/json")
         assert [item["status"] for item in told.json()["results"]] == [200, 404]
         assert status("reader", "/v1/gamma", "POST", long) == 404
-        for place in (
-            "/v1/jobs",
-            "/v1/estimate?K=5&m=2&epsilon=0.5",
-            "/v1/compose?epsilon=0.1&queries=2",
-            "/v1/access-log",
-        ):
+        computed = ("/v1/estimate?K=5&m=2&epsilon=0.5", "/v1/compose?epsilon=0.1&queries=2")
+        for place in ("/v1/jobs", *computed, "/v1/access-log"):
             denied = service.ask(place, X_API_Key=made["reader"])
             assert (denied.status, denied.json()["type"]) == (403, "urn:darrm-opt:problem:not-permitted")
         assert status("reader", "/v1/designs") == 200

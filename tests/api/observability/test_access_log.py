@@ -60,19 +60,9 @@ def test_a_line_records_the_request_without_secrets(tmp_path: Path) -> None:
         assert service.ask("/v1/access-log?limit=0", X_API_Key=admin).status == 422
         assert service.ask("/v1/access-log", X_API_Key=admin, Accept="text/csv").status == 406
     found = lines(path)
-    first = found[0]
-    assert {
-        name: first[name] for name in ("event", "client", "key", "role", "address", "method", "path", "status")
-    } == {
-        "event": "access",
-        "client": "client train cluster",
-        "key": key.id,
-        "role": "user",
-        "address": "10.9.8.7",
-        "method": "GET",
-        "path": "/v1/gamma",
-        "status": 200,
-    }
+    who = {"client": "client train cluster", "key": key.id, "role": "user", "address": "10.9.8.7"}
+    what = {"event": "access", "method": "GET", "path": "/v1/gamma", "status": 200}
+    assert (who | what).items() <= found[0].items()
     assert [entry["status"] for entry in found[:7]] == [200, 200, 200, 422, 401, 200, 200]
     assert [entry["questions"] for entry in found[:3]] == [[answer["id"]]] * 3
     assert (found[0]["jobs"], found[1]["jobs"]) == ([answer["id"]], [])
@@ -183,11 +173,7 @@ def test_the_last_lines_of_a_long_file(log: AccessLogFile, monkeypatch: pytest.M
 
 
 def test_the_documentation_has_every_field() -> None:
-    told = (
-        (ROOT / "docs" / "operating.md")
-        .read_text(encoding="utf-8")
-        .partition("\n## Access log\n")[2]
-        .partition("\n## ")[0]
-    )
+    page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    told = page.partition("\n## Access log\n")[2].partition("\n## ")[0]
     for name in AccessLogEntry._fields:
         assert f"`{name}`" in told, name

@@ -88,20 +88,9 @@ def test_one_proof_serves_every_way_of_asking(url: str, told: dict[str, Any], mo
 
     monkeypatch.setattr(validate, "PROOFS", Proofs())
     monkeypatch.setattr(model, "GAMMA", replace(model.GAMMA, verify=counted))
-    other = {
-        **SMALL,
-        "m": None,
-        "target_epsilon": 0.2,
-        "delta": told["problem"]["delta"],
-        "objective": "uniform(lower=0.5)",
-    }
-    spelt: list[dict[str, Any]] = [
-        SMALL,
-        {**SMALL, "objective": " rectangular"},
-        {**SMALL, "method": "cuts"},
-        {**SMALL, "affected": 5},
-    ]
-    spelt.append({**other, "objective": "rectangular"})
+    changes = [{}, {"objective": " rectangular"}, {"method": "cuts"}, {"affected": 5}]
+    by_target = {"m": None, "target_epsilon": 0.2, "delta": told["problem"]["delta"]}
+    spelt: list[dict[str, Any]] = [SMALL | change for change in (*changes, by_target)]
     with TestClient(create_app(Settings(cache_url=url, solve="off"))) as client:
         answers = [client.post("/v1/gamma", json=question) for question in spelt]
         answers += [client.get("/v1/gamma", params={**question, "m": question["m"] or ""}) for question in spelt[:4]]

@@ -28,18 +28,11 @@ PACKAGE = "darrm_generated"
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("client")
     program = "from openapi_python_client.cli import app; app()"
-    words = [
-        "generate",
-        "--path",
-        str(folder / "openapi.json"),
-        "--output-path",
-        str(folder / PACKAGE),
-        "--meta",
-        "none",
-    ]
+    options = {"path": folder / "openapi.json", "output-path": folder / PACKAGE, "config": folder / "none.yml"}
+    words = [f"--{name}={path}" for name, path in options.items()]
     (folder / "openapi.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
     (folder / "none.yml").write_text("post_hooks: []\n")  # which would format it
-    command = [sys.executable, "-c", program, *words, "--config", str(folder / "none.yml"), "--fail-on-warning"]
+    command = [sys.executable, "-c", program, "generate", *words, "--meta=none", "--fail-on-warning"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     sys.path.insert(0, str(folder))

@@ -343,7 +343,7 @@ def composed_epsilon(
     grid = np.linspace(-largest, largest, 2001)
     tail = -np.diff(profile(grid)) / np.diff(np.exp(grid))
     masses = np.clip(-np.diff(tail), 0.0, None) * np.exp(grid[1:-1])
-    spread = math.sqrt(float(masses @ grid[1:-1] ** 2)) + 1e-12
+    spread = math.sqrt(float(masses @ grid[1:-1] ** 2))
     share = STEP_SHARE * min(1.0, math.sqrt(queries / FEW))  # for few releases a coarse grid would be noticeable
     step = max(min(share * spread, largest / 4), largest / MAX_STEPS)
     return pld_from_profile(profile, discretisation=step, max_loss=largest).repeated(queries).epsilon(delta)
@@ -370,7 +370,7 @@ def _convolution_of_points(
     # ``whole``: one such (ε, δ), where it is known.
     least = RARE_SHARE * delta / queries / rate * (1 - 64 * ULP)  # still rare after its rounding
     inside = [(together(each), each) for each in np.geomspace(min(least, 0.1), 0.5, POINTS).tolist()]
-    known = [*([] if whole is None else [whole]), *(Privacy(*each) for each in inside if each[0] < math.inf)]
+    known = [*([] if whole is None else [whole]), *(Privacy(*each) for each in inside)]
     sampled = [amplify_by_subsampling(event, rate) for event in known if event.epsilon <= MAX_EXPONENT]
     if not sampled:
         raise DeltaTooSmall(delta, min(1.0, queries * rate), "nothing is proved of one sample")

@@ -14,11 +14,13 @@ import pytest
 from support.cases import for_each
 
 from darrm_opt.accounting import allocation, sampled
-from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee
+from darrm_opt.accounting.law_pairs import LawPairs
+from darrm_opt.accounting.sampling import Sampling, amplify_by_subsampling
 from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
-from darrm_opt.rounding import ULP
+from darrm_opt.rounding import ULP, up
 
 
 @pytest.fixture(autouse=True)
@@ -108,7 +110,7 @@ def test_knots_reach_from_the_least_loss_to_the_largest() -> None:
         assert sampled._knots(order, 0.0)[[0, -1]].tolist() == pytest.approx([-60.0, 60.0], rel=1e-14)
 
 
-def test_the_largest_loss_is_one_beyond_which_little_is_lost_on_either_side() -> None:
+def test_the_largest_loss_is_one_beyond_which_little_is_lost_on_either_side(monkeypatch: pytest.MonkeyPatch) -> None:
     knots, none_below = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]), -np.expm1(np.array([-2.0, -1.0]))
     deltas = np.array([*none_below, 0.5, 0.25, 0.125])
     largest = sampled._largest_loss
@@ -120,6 +122,9 @@ def test_the_largest_loss_is_one_beyond_which_little_is_lost_on_either_side() ->
     below = np.array([0.0, 0.25 * sampled.RARE_BELOW, 0, 0, 0])
     assert [largest(knots, deltas + below, queries, 9.0) for queries in (3, 5)] == [1.0, 2.0]
     assert largest(knots * 1e-7, np.zeros(5), 2, 0.25) == 1e-6
+    assert largest(knots, np.array([*none_below, 0.0, 0.0, 0.0]), 2, 9.0) == 1.0  # of losses on either side, not of 0
+    monkeypatch.setattr(sampled, "RARE_BELOW", 0.25)
+    assert largest(np.log([0.25, 0.5, 1, 2, 4]), np.array([0.75, 0.625, 0.5, 0.25, 0.125]), 2, 9.0) == math.log(2)
 
 
 def test_what_is_cut_off_and_left_out_is_taken_from_delta(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,6 +199,192 @@ def test_sums_of_divergences_are_those_of_the_largest_moments(monkeypatch: pytes
     monkeypatch.setattr(sampled, "log_moments", lambda _, __, orders: np.full(orders.size, np.inf))
     with pytest.raises(DeltaTooSmall):
         sampled.renyi_sums(laws, 7, 1e-5)
+
+
+UNIT = 2.0**-20
+
+
+def seen(monkeypatch: pytest.MonkeyPatch, **found: Any) -> dict[str, tuple[Any, ...]]:
+    """Replace functions of the module by what they return; keep what they were last asked."""
+    asked: dict[str, tuple[Any, ...]] = {}
+
+    def stand_in(name: str) -> Any:
+        def function(*of: Any, **options: Any) -> Any:
+            asked[name] = (*of, *options.values())
+            return found[name]
+
+        return function
+
+    for name in found:
+        monkeypatch.setattr(sampled, name, stand_in(name))
+    monkeypatch.setattr(sampled, "ULP", UNIT)
+    return asked
+
+
+def accounts_of(queries: int, delta: float, **known: Any) -> tuple[list[Privacy | None], dict[str, Any]]:
+    """Return the events and accounts of one record in half of all samples."""
+    event: Privacy | None = known.get("event")
+    release = None if event is None else ReleaseGuarantee(event)
+    events, accounts = sampled.sampled_accounts(
+        lambda _: release,
+        lambda _: known.get("families"),
+        lambda _: float(known.get("pure", math.inf)),
+        lambda _: None,
+        Sampling(10, 5, neighbours=known.get("neighbours", "add-remove")),
+        *(3, 1, queries, delta),
+    )
+    return [guarantee.event() for guarantee, _ in events], accounts
+
+
+def test_accounts_are_those_of_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def triples(missing: float = 0.0, *, tight: bool = True) -> LawTriples:
+        return LawTriples(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]), missing=missing, is_tight=tight)
+
+    largest = max(laws.max_loss for laws in triples().pairs(0.5))
+    assert accounts_of(1, 0.0) == ([], {})  # not even an infinite loss
+    assert accounts_of(1, 0.0, pure=1.0)[0] == [amplify_by_subsampling(Privacy(1.0), 0.5)]
+    for event in (Privacy(3.0), Privacy(0.01, 1e-3)):  # a loss that always holds is better
+        assert accounts_of(1, 0.1, event=event, families=[triples()])[0] == [Privacy(largest)]
+    assert accounts_of(1, 0.1, event=Privacy(0.01), families=[triples()])[0][0] != Privacy(largest)
+    for queries, names in ((1, {"laws"}), (2, {"laws", "renyi", "pld"})):
+        _, accounts = accounts_of(queries, 0.1, families=[triples(0.25), triples(0.5), triples(0.125)])
+        assert accounts.keys() == names
+        assert accounts["laws"].args[2:] == (0.5, queries, 0.1)
+        _, accounts = accounts_of(queries, 0.1, families=[triples(tight=False)])
+        assert accounts.keys() == names | {"renyi"}
+        assert len(accounts["renyi"].args[0]) == queries
+    assert accounts_of(2, 0.1)[1].keys() == {"renyi", "pld"}
+    smaller, larger = Privacy(1.0, 0.1), Privacy(2.0, 0.1)
+    assert sampled._least([lambda: larger, lambda: smaller]) == smaller
+    for neighbours in ("replace-one", "add-remove"):
+        asked = seen(
+            monkeypatch, sampled_divergences=(np.array([2.0, 3.0]), np.array([0.5, 0.25])), rdp_epsilon=(1.0, 2)
+        )
+        known = np.ones(3)
+        scheme: Any = "without-replacement" if neighbours == "replace-one" else "poisson"
+        sampling = Sampling(10, 5, scheme=scheme)
+        assert sampled._renyi_of_divergences(lambda _, known=known: known, sampling, 4, 0.1) == Privacy(1.0, 0.1)
+        assert asked["sampled_divergences"] == (known, 0.5, neighbours == "replace-one")
+        assert asked["rdp_epsilon"][0].tolist() == [4 * 0.5 * (1 + 4 * UNIT), 4 * 0.25 * (1 + 4 * UNIT)]
+
+
+def test_divergences_and_distributions_of_pairs_pay_for_their_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    laws: Any = [SimpleNamespace(finite=True, bounds=(np.array([[p]]), np.array([[1.0]]))) for p in (0.5, 0.25, 0.125)]
+    moments = {math.log(p): value for p, value in ((0.5, [1.0, -3]), (0.25, [4.0, -2]), (0.125, [2.0, -9]))}
+    monkeypatch.setattr(sampled, "log_moments", lambda log_p, *_: np.array(moments[float(log_p[0, 0])]))
+    monkeypatch.setattr(sampled, "ULP", UNIT)
+    found = sampled.renyi_of_pairs(laws, np.array([1.5, 3.0]))
+    assert found.tolist() == pytest.approx([4 / 0.5 * (1 + 16 * UNIT * 3), 0.0], rel=1e-14)
+    knots, deltas = np.array([-1.0, 0.0, 1.0]), np.array([0.75, 0.5, 0.25])
+    profile = sampled._chords(knots, deltas)
+    assert profile(np.array([0.0, 1.0])).tolist() == pytest.approx([0.5 * (1 + 16 * UNIT), 0.25 * (1 + 16 * UNIT)])
+    assert profile(np.array([math.log((1 + math.e) / 2)]))[0] == pytest.approx(0.375 * (1 + 16 * UNIT), rel=1e-14)
+    composed: Any = SimpleNamespace(repeated=lambda queries: ("composed", queries))
+    for missing in (0.0, 0.125):
+        asked = seen(
+            monkeypatch,
+            _knots=knots,
+            largest_deltas=deltas,
+            _largest_loss=7.0,
+            pld_from_profile=composed,
+            _chords="chords",
+        )
+        pld: Any = sampled.direction_pld(laws, missing, 5, 0.5)
+        assert pld == ("composed", 5)
+        asked_at = asked["largest_deltas"][1].tolist()
+        assert asked_at == [
+            math.nextafter(knot - 2 * missing, -math.inf) if missing else knot for knot in knots.tolist()
+        ]
+        assert asked["pld_from_profile"] == ("chords", 0.5, 7.0)
+        assert asked["_chords"][1].tolist() == [min(1.0, (each + missing) * (1 + 4 * UNIT)) for each in deltas.tolist()]
+
+
+@for_each(
+    ("queries", "largest", "steps", "step"),
+    [(4, 2.0, 999, 0.3 * 0.2 / 2), (400, 2.0, 999, 0.3 / 2), (400, 0.55, 999, 0.55 / 4), (4, 2.0, 20, 0.1)],
+)
+def test_a_grid_is_fine_for_the_spread_of_losses(queries: int, largest: float, steps: int, step: float) -> None:
+    """Two losses of ±½, Pr[½] = 1/(1 + e^−½), whose spread is ½."""
+    composed: Any = SimpleNamespace(repeated=lambda _: SimpleNamespace(epsilon=lambda delta: delta))
+    truth = 1 / (1 + math.exp(-0.5))
+
+    def profile(epsilons: Array) -> Array:
+        grown = np.exp(epsilons)
+        return np.asarray(np.maximum(truth - grown * (1 - truth), 0) + np.maximum(1 - truth - grown * truth, 0))
+
+    with pytest.MonkeyPatch.context() as patch:
+        asked = seen(patch, _largest_loss=largest, pld_from_profile=composed)
+        patch.setattr(sampled, "MAX_STEPS", steps)
+        assert sampled.composed_epsilon(profile, np.zeros(1), np.zeros(1), queries, 1e-5) == 1e-5
+    assert asked["pld_from_profile"][1] == pytest.approx(step, rel=5e-3)
+
+
+def test_points_of_a_sample_are_those_of_their_hull(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = seen(monkeypatch, _of_both_directions=Privacy(9.0, 0.1))
+    few = {"RARE_SHARE": 1 / 16, "POINTS": 2}
+    for name, value in few.items():
+        monkeypatch.setattr(sampled, name, value)
+    deltas: list[float] = []
+
+    def together(delta: float) -> float:
+        deltas.append(delta)
+        return {0: math.inf, 1: 1.0}[len(deltas) - 1]
+
+    found = sampled._convolution_of_points(together, Privacy(0.0, 0.25), 0.5, 4, 0.25)
+    assert found == Privacy(9.0, 0.1)
+    assert deltas == pytest.approx([0.25 / 16 / 4 / 0.5 * (1 - 64 * UNIT), 0.5], rel=1e-14)
+    knots, values, queries, delta = asked["_of_both_directions"]
+    assert (queries, delta) == (4, 0.25)
+    whole, known = (amplify_by_subsampling(Privacy(*each), 0.5) for each in ((0.0, 0.25), (1.0, 0.5)))
+    assert knots.tolist() == [0.0, known.epsilon]
+    assert whole.delta < values[0] == values[1] < whole.delta * (1 + 1e-14)
+    deltas.clear()
+    monkeypatch.setattr(sampled, "MAX_EXPONENT", 1.0)
+    sampled._convolution_of_points(together, None, 0.5, 4, 0.25)  # the largest that is used
+    assert asked["_of_both_directions"][0].tolist() == [0.0, amplify_by_subsampling(Privacy(1.0), 0.5).epsilon]
+
+
+def test_both_directions_are_mirror_images(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = seen(monkeypatch, composed_epsilon=1.5)
+    knots, deltas = np.array([0.0, 0.5, 2.0]), np.array([0.5, 0.25, 0.125])
+    assert sampled._of_both_directions(knots, deltas, 7, 0.25) == Privacy(1.5, 0.25)
+    profile, all_knots, values, *others = asked["composed_epsilon"]
+    assert others == [7, 0.25]
+    assert all_knots.tolist() == [-2.0, -0.5, 0.0, 0.5, 2.0]
+    assert values.tolist() == profile(all_knots).tolist()
+    mirrored = [1 - math.exp(-x) + math.exp(-x) * delta for x, delta in zip((2.0, 0.5), (0.125, 0.25), strict=True)]
+    assert values.tolist() == pytest.approx([*mirrored, 0.5, 0.25, 0.125], rel=1e-4)
+
+
+def test_voters_that_draw_for_themselves_are_a_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 0 to 3 voters, each moving one vote: by laws, by (ε, δ), and by everything for the rarest."""
+    chances, releases, delta = (0.5, 0.25, 0.1875, 0.0625), 2, 0.25
+    asked = seen(monkeypatch, _of_both_directions=Privacy(9.0, 0.1))
+    binomial: Any = SimpleNamespace(binomial=lambda *_: SimpleNamespace(chances=chances))
+    monkeypatch.setattr(sampled, "AffectedDistribution", binomial)
+    monkeypatch.setattr(sampled, "KNOTS", 4)
+    laws = LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]))
+
+    def bounds(moved: int) -> ReleaseGuarantee | None:
+        return [None, ReleaseGuarantee(laws=lambda: laws), ReleaseGuarantee(Privacy(1.0)), None][moved]
+
+    each = Sampling(10, 5, scheme="each-voter")
+    events, accounts = sampled._each_voter(bounds, each, 3, 1, releases, delta)
+    assert not events
+    assert accounts.keys() == {"pld"}
+    assert sampled._each_voter(bounds, each, 3, 1, releases, 0.0)[1] == {}
+    monkeypatch.setattr(sampled, "RARE_SHARE", 0.5)  # of δ: what three voters show in two releases
+    assert accounts["pld"]() == Privacy(9.0, 0.1)
+    knots, values, *others = asked["_of_both_directions"]
+    losses = np.concatenate([[0.0], np.geomspace(sampled.MIN_LOSS, sampled.MAX_LOSS, 4)])
+    assert others == [releases, delta]
+    assert knots.tolist() == [amplify_by_subsampling(Privacy(loss), up(0.875, 8)).epsilon for loss in losses]
+    one, two = laws(losses), np.maximum(0, (math.e - np.exp(losses)) / (math.e + 1))
+    exact = (0.25 * one + 0.1875 * two + 0.0625) * (1 + 8 * UNIT * 3)
+    np.testing.assert_allclose(values, exact, rtol=1e-6)
+    monkeypatch.setattr(sampled, "RARE_SHARE", 0.49)
+    with pytest.raises(DeltaTooSmall):
+        accounts["pld"]()
 
 
 # ------------------------------------------------------------------------------------------- random allocation

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from support.cases import for_each
 
-from darrm_opt.accounting.sampling import amplify_by_subsampling
+from darrm_opt.accounting.sampling import Sampling, amplify_by_subsampling
 from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP
+from darrm_opt.voters import PrivacyProfile
 
 flint = pytest.importorskip("flint")
 LEAST = math.ulp(0.0)
@@ -54,3 +55,42 @@ def test_a_rate_outside_its_range_is_named(rate: Any) -> None:
     said = rf"^rate = {rate!r} is not valid: expected a share of the records, above 0 and at most 1"
     with pytest.raises(InvalidInput, match=said):
         amplify_by_subsampling(Privacy(0.5, 1e-6), rate)
+
+
+@for_each(
+    ("sampling", "words"),
+    [
+        (Sampling(1000, 50), "50 of 1,000 records drawn anew for every query, by their own coins"),
+        (
+            Sampling(1000, rate=1, labels=3),
+            "a share 1 of 1,000 records drawn anew for every query, by their own coins, for 3 labels each",
+        ),
+        (
+            Sampling(1000, 2, scheme="each-voter"),
+            "2 of 1,000 records drawn anew by each voter for every query, without replacement",
+        ),
+        (
+            Sampling(1000, scheme="random-allocation", among=10, times=2),
+            "each of 1,000 records in 2 of every 10 queries, by its own coins",
+        ),
+    ],
+)
+def test_a_sample_says_how_it_is_drawn(sampling: Sampling, words: str) -> None:
+    assert sampling.words == words
+    assert Sampling.from_record(sampling.record()) == sampling
+    assert ("among" in sampling.record()) == (sampling.scheme == "random-allocation")
+
+
+def test_a_voter_that_draws_its_own_sample_is_amplified_at_every_point() -> None:
+    own = Sampling(10, 2, scheme="each-voter")
+    points = Privacy(1.0, 1e-6), Privacy(2.0, 0.0)
+    amplified = [amplify_by_subsampling(point, 0.2) for point in points]
+    assert own.voter(points[0]) == amplified[0]
+    profile = own.voter(PrivacyProfile([(point.epsilon, point.delta) for point in points]))
+    assert profile.points == PrivacyProfile([(point.epsilon, point.delta) for point in amplified]).points
+    for other in (Sampling(10, 2), Sampling(10, 2, scheme="each-voter-with-replacement")):
+        with pytest.raises(InvalidInput, match="each-voter with one label"):
+            other.voter(points[0])
+    for name in ("among", "times"):
+        with pytest.raises(InvalidInput, match=f"^{name} cannot be combined"):
+            Sampling(10, 2, **{name: 2})  # type: ignore[arg-type]

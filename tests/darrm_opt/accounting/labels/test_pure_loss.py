@@ -210,7 +210,7 @@ def test_a_check_is_summed_within_limits_and_bounded_by_its_first_step_beyond_th
         asked.append(of)
         return np.array([0.5, 0.25])
 
-    changes = {
+    changes: dict[str, Any] = {
         "_growths": growths,
         "up": lambda *of: of,
         "MAX_EXPONENT": limits,
@@ -222,9 +222,9 @@ def test_a_check_is_summed_within_limits_and_bounded_by_its_first_step_beyond_th
         assert asked == [(2.0, -6, -4)]
         with patch.object(module, "MAX_EXPONENT", limits - 0.01):
             assert module.check_loss.__wrapped__(*of) is None
-        beyond: list[dict[str, Any]] = [{"MAX_SUMMED_SIGMA": 1.9}, {"MAX_STEPS": 2}]
-        for changes in beyond:
-            with patch.multiple(module, WIDE_ERROR=0.25, END=3, **changes):  # −6 is 3 deviations below 0
+        for changes in ({"MAX_SUMMED_SIGMA": 1.9}, {"MAX_STEPS": 2}):
+            changes |= {"WIDE_ERROR": 0.25, "END": 3}
+            with patch.multiple(module, **changes):  # −6 is 3 deviations below 0
                 below = sigma * math.sqrt(2 * math.pi) * math.erfc(7 / sigma / math.sqrt(2)) / 2
                 exact = 3 * math.log1p(math.exp(-36 / 8) / below) * 1.25
                 assert module.check_loss.__wrapped__(*of) == pytest.approx(exact, rel=1e-12)

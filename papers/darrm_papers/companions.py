@@ -11,6 +11,7 @@ Generalization Bounds for Iterative Differentially Private Learning Algorithms".
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly
-from darrm_papers.darrm.printed import CLASSES, VOTERS, Cell, Reproduction, Table
+from darrm_papers.darrm.printed import CLASSES, VOTERS, Cell, Reproduction, Sense, Table
 from darrm_papers.darrm.teachers import find_images
 from darrm_papers.dpbag import (
     DATASETS,
@@ -34,6 +35,7 @@ from darrm_papers.dpbag import (
     load_dataset,
     overspending_label_count,
     run_experiment,
+    split,
     teacher,
 )
 from darrm_papers.he_wang_tao import printed as hwt
@@ -57,6 +59,12 @@ PRINTED_DELTA, TRUE_DELTA = 1e-5, 1e-3
 """δ that is printed beside these counts, and the one that they follow from."""
 
 
+def _one_table(
+    name: str, title: str, sense: Sense, table: Table, *notes: str, settings: Mapping[str, Any] | None = None
+) -> Reproduction:
+    return Reproduction(name, title, sense, (table,), notes, settings or {})
+
+
 def bagging_tables() -> Reproduction:
     """Return the budget columns of Tables 2 to 5 of the Bagging paper."""
     rows: list[tuple[Cell, ...]] = []
@@ -69,19 +77,15 @@ def bagging_tables() -> Reproduction:
         *(("table", "d"), ("n", "d"), ("k", "d"), ("paper ε", "g"), ("ours", ".9f"), ("paper δ", "g")),
         *(("ours ", ".9f"), ("agree", "")),
     )
-    return Reproduction(
+    return _one_table(
         "bagging-tables",
         "Bagging, Tables 2 to 5: the privacy of one model of k of n records, drawn with replacement",
         "accounting",
-        (Table("Theorem 2, N = 1; n follows from the tables", heads, tuple(rows)),),
-        (
-            (
-                "All agree after rounding. The printed δ = 0.18 at k = 10000 is 0.1813: (0.2, 0.18) is not quite met; "
-                "for a hard δ = 0.18 the largest k is 9922."
-            ),
-            "ε may be 0 at the same δ: the draw alone is what differs, by its total variation (`darrm cost bagging`).",
-            "Accuracies in these tables depend on training; bagging-figures has them at digits size.",
-        ),
+        Table("Theorem 2, N = 1; n follows from the tables", heads, tuple(rows)),
+        "All agree after rounding. The printed δ = 0.18 at k = 10000 is 0.1813: (0.2, 0.18) is not quite met; "
+        "for a hard δ = 0.18 the largest k is 9922.",
+        "ε may be 0 at the same δ: the draw alone is what differs, by its total variation (`darrm cost bagging`).",
+        "Accuracies in these tables depend on training; bagging-figures has them at digits size.",
     )
 
 
@@ -103,21 +107,15 @@ def dpbag_labels() -> Reproduction:
         *(("chunks", "d"), ("ε", "d"), ("paper", "d"), ("ours", "d"), ("agree", ""), ("ε spent, δ = 1e-3", ".4f")),
         *(("ε spent, δ = 1e-5", ".4f"), ("within ε, 1e-3", "d"), ("within ε, 1e-5", "d")),
     )
-    return Reproduction(
+    return _one_table(
         "dpbag-labels",
         "DPBag, Table 2 and the supplement's label tables: labels of SAA (and DPBag-) by the moments accountant",
         "accounting",
-        (Table("λ = 2/chunks, orders 1 to 80", heads, tuple(rows)),),
-        (
-            (
-                "All 12 counts are exact at δ = 1e-3. At the printed δ = 1e-5 the same rule gives two thirds of them, "
-                "and the printed counts cost 1.25 to 1.31 times ε."
-            ),
-            (
-                "The printed loop releases the query that crosses ε: each count is one more than fits, and costs more "
-                "than ε at either δ."
-            ),
-        ),
+        Table("λ = 2/chunks, orders 1 to 80", heads, tuple(rows)),
+        "All 12 counts are exact at δ = 1e-3. At the printed δ = 1e-5 the same rule gives two thirds of them, "
+        "and the printed counts cost 1.25 to 1.31 times ε.",
+        "The printed loop releases the query that crosses ε: each count is one more than fits, and costs more "
+        "than ε at either δ.",
     )
 
 
@@ -163,23 +161,17 @@ def pate_column() -> Reproduction:
         # Without a cap: every check may pass, since nothing is assumed of the votes.
         cost = mechanism.cost(queries, 1e-5)
         rows.append((queries, None, cost.epsilon, cost.account))
-    return Reproduction(
+    return _one_table(
         "pate-column",
         "Bagging, Tables 4 and 5, the column PATE: Confident-GNMax, 250 teachers, T = 200, σ₁ = 150, σ₂ = 40, C = 10",
         "accounting",
-        (
-            Table(
-                "ε at δ = 1e-5 for any votes: every query is checked, and every label leaves",
-                (("queries", "d"), ("paper", ".3f"), ("ours", ".4f"), ("account", "")),
-                tuple(rows),
-            ),
+        Table(
+            "ε at δ = 1e-5 for any votes: every query is checked, and every label leaves",
+            (("queries", "d"), ("paper", ".3f"), ("ours", ".4f"), ("account", "")),
+            tuple(rows),
         ),
-        (
-            (
-                "The paper's ε is by the votes of its own teachers, which are not at hand, and not for publication, as "
-                "it depends on private data. `darrm cost gnmax --votes FILE` states one that may be published."
-            ),
-        ),
+        "The paper's ε is by the votes of its own teachers, which are not at hand, and not for publication, as "
+        "it depends on private data. `darrm cost gnmax --votes FILE` states one that may be published.",
     )
 
 
@@ -208,18 +200,14 @@ def hwt_composition() -> Reproduction:
         *(("k", "d"), ("theorem", ""), ("printed ε", ".4f"), ("printed δ", ".6f"), ("exact δ at that ε", ".6f")),
         *(("least ε at the printed δ", ".4f"), ("verdict", "")),
     )
-    return Reproduction(
+    return _one_table(
         "hwt-composition",
         "He, Wang, Tao: composition theorems I, II, III and V at (0.2676, 3e-4), slack 1e-4",
         "accounting",
-        (Table("k releases, by the theorems as printed and by the optimal composition", heads, tuple(rows)),),
-        (
-            (
-                "Where a printed δ is below 1 − (1−δ)^k, no ε is enough: a mechanism that leaks with its δ refutes it. "
-                "Where it is not, the optimal composition has a smaller ε at the same δ."
-            ),
-            "IV, for δ = 0, holds with its radical over the first term: `kov_composition`.",
-        ),
+        Table("k releases, by the theorems as printed and by the optimal composition", heads, tuple(rows)),
+        "Where a printed δ is below 1 − (1−δ)^k, no ε is enough: a mechanism that leaks with its δ refutes it. "
+        "Where it is not, the optimal composition has a smaller ε at the same δ.",
+        "IV, for δ = 0, holds with its radical over the first term: `kov_composition`.",
     )
 
 
@@ -242,17 +230,13 @@ def hwt_training() -> Reproduction:
         *(("theorem", ""), ("N", "d"), ("batch", "d"), ("σ", "g"), ("T", "d"), ("printed ε", ".4f")),
         *(("printed δ", ".3g"), ("corrected ε", ".4f"), ("at δ", ".3g")),
     )
-    return Reproduction(
+    return _one_table(
         "hwt-training",
         "He, Wang, Tao: Theorems 7 (SGLD) and 8 (agnostic federated learning), L = 1, replace-one",
         "accounting",
-        (Table("T steps, as printed and by the optimal composition of corrected steps", heads, tuple(rows)),),
-        (
-            (
-                "Both are refuted end to end (their counterexamples: `darrm_papers.he_wang_tao.printed`). A "
-                "larger ε beside a printed one is not a loss: the printed one is false, or holds for other neighbours."
-            ),
-        ),
+        Table("T steps, as printed and by the optimal composition of corrected steps", heads, tuple(rows)),
+        "Both are refuted end to end (their counterexamples: `darrm_papers.he_wang_tao.printed`). A "
+        "larger ε beside a printed one is not a loss: the printed one is false, or holds for other neighbours.",
     )
 
 
@@ -283,9 +267,7 @@ def binary_data(folder: str | None, held_out: int, seed: int) -> BundledData:
         X = images.train[is_asked].astype(np.float64) / 16
     if held_out >= len(y):
         raise InvalidInput("data", folder, f"more than {held_out} records of two classes", f"There are {len(y)}.")
-    order = np.random.default_rng(seed).permutation(len(y))
-    private, public = order[held_out:], order[:held_out]
-    return BundledData(name, X[private], y[private], X[public], y[public])
+    return split(name, X, y, held_out, seed)
 
 
 def _read_adult(path: Path) -> tuple[Array, NDArray[np.int64]]:
@@ -328,18 +310,14 @@ def bagging_figures(*, data: str | None = None, quick: bool = False, seed: int =
         *(("replacement", ""), ("models N", "d"), ("k", "d"), ("δ", ".4f")),
         *(("accuracy", ".3f"), ("over draws, ±", ".3f")),
     )
-    return Reproduction(
+    return _one_table(
         "bagging-figures",
         "Bagging, Figures 1 and 2: accuracy of N models at the same N·k, with replacement and without",
         "experiment",
-        (Table(f"Two classes of {shown.name}, n = {n}, N·k = {draws}, naive Bayes", heads, tuple(rows)),),
-        (
-            (
-                "The paper's claims: at the same N·k one model is at least as accurate as smaller ones, and drawing "
-                "with or without replacement makes next to no difference. Its figures print no numbers."
-            ),
-        ),
-        {"data": shown.name, "seed": seed},
+        Table(f"Two classes of {shown.name}, n = {n}, N·k = {draws}, naive Bayes", heads, tuple(rows)),
+        "The paper's claims: at the same N·k one model is at least as accurate as smaller ones, and drawing "
+        "with or without replacement makes next to no difference. Its figures print no numbers.",
+        settings={"data": shown.name, "seed": seed},
     )
 
 
@@ -391,19 +369,15 @@ def sign_sgd(*, data: str | None = None, quick: bool = False, seed: int = 0) -> 
         *(("accuracy", ".3f"), ("over runs, ±", ".3f")),
     )
     title = f"Two classes of {shown.name}: {K} clients, ε = {voter.epsilon:g} a sign, {rounds} rounds"
-    return Reproduction(
+    return _one_table(
         "sign-sgd",
         "DaRRM, earlier version: sign-SGD of private clients by private majorities",
         "experiment",
-        (Table(title, heads, tuple(rows)),),
-        (
-            (
-                "The setting is ours: that of the earlier version is not at hand, nor are its numbers. A round "
-                "releases a sign for each weight; the ε is that of one."
-            ),
-            'For "none" the ε is that of half the clients: a record moves a sign only if it changes a majority.',
-        ),
-        {"data": shown.name, "K": K, "m": m, "rounds": rounds, "seed": seed},
+        Table(title, heads, tuple(rows)),
+        "The setting is ours: that of the earlier version is not at hand, nor are its numbers. A round "
+        "releases a sign for each weight; the ε is that of one.",
+        'For "none" the ε is that of half the clients: a record moves a sign only if it changes a majority.',
+        settings={"data": shown.name, "K": K, "m": m, "rounds": rounds, "seed": seed},
     )
 
 

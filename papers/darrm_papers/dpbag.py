@@ -101,9 +101,14 @@ def load_dataset(name: str, held_out: int, *, seed: int = 0) -> BundledData:
         X, y = datasets.load_breast_cancer(return_X_y=True)
     if held_out >= len(y):
         raise InvalidInput("labels", held_out, f"fewer than the {len(y)} records of {name}")
+    return split(name, X, y.astype(np.int64), held_out, seed)
+
+
+def split(name: str, X: NDArray[np.float64], y: NDArray[np.int64], held_out: int, seed: int) -> BundledData:
+    """Return data with ``held_out`` points, drawn by a seed, for the pool."""
     order = np.random.default_rng(seed).permutation(len(y))
     private, public = order[held_out:], order[:held_out]
-    return BundledData(name, X[private], y[private].astype(np.int64), X[public], y[public].astype(np.int64))
+    return BundledData(name, X[private], y[private], X[public], y[public])
 
 
 def teacher(model: str) -> Estimator:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, combinations_with_replacement, groupby, pairwise, product
@@ -20,6 +19,8 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
 
+from support.enumeration import exp_fraction
+
 Point = tuple[float, float]
 Points = Sequence[Point]
 Group = tuple[int, float, float]  # K, ε, Δ
@@ -28,12 +29,6 @@ Pair = tuple[list[Fraction], list[Fraction]]  # chances of each class before and
 
 NOTHING = Fraction(1, 10**50)
 """Chances below this come from e^ε, which is not exact: an edge of this length is none."""
-
-
-def exponential(epsilon: float) -> Fraction:
-    """e^ε within 1e-60 of it."""
-    with localcontext(prec=90):
-        return Fraction(Decimal(epsilon).exp())
 
 
 def points_of(group: Group | ProfileGroup) -> Points:
@@ -50,7 +45,7 @@ def polygon(points: Points) -> list[tuple[Fraction, Fraction]]:
     lines = [(zero, one)]  # slope, height: no chance is above 1
     for epsilon, delta in points:
         if not math.isinf(epsilon):
-            slope = exponential(epsilon)
+            slope = exp_fraction(epsilon)
             # Of an event, Pr[S | before] ≤ e^ε·Pr[S | after] + δ; of its complement, with the data sets exchanged.
             lines += [(slope, Fraction(delta)), (1 / slope, 1 - (1 - Fraction(delta)) / slope)]
     places = {zero, one}
@@ -220,7 +215,7 @@ class Enumeration:
             assert min(row) >= 0
         doubles = np.array([[float(x) for x in row] for row in table])
         losses = np.maximum((self.before - math.exp(epsilon) * self.after) @ doubles, 0).sum(axis=1)
-        worst, c = -Fraction(delta), exponential(epsilon)
+        worst, c = -Fraction(delta), exp_fraction(epsilon)
         for corner in np.argsort(-losses)[:most].tolist():
             sides = []
             for side in (0, 1):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Literal
 
@@ -90,8 +90,19 @@ class PrintedTheorem:
         return self.exact_delta is not None and self.delta < self.exact_delta * (1 - 1e-9)
 
 
-def require_acknowledgement(theorem: PrintedTheorem, instead: str, *, acknowledge_unsound: bool) -> PrintedTheorem:
-    """Return ``theorem``, or raise `UnsoundBound` if the caller has not acknowledged what it is."""
+def _stated(
+    theorem: PrintedTheorem,
+    instead: str,
+    acknowledge_unsound: bool,  # noqa: FBT001 - private: the public functions take it by name
+    mechanism: str = "",
+) -> PrintedTheorem:
+    """Return a theorem, or raise `UnsoundBound` if the caller has not acknowledged what it is.
+
+    Where it is refuted at its very inputs, ``mechanism`` becomes its counterexample.
+    """
+    if mechanism and theorem.refuted_here and theorem.exact_delta is not None:
+        at_inputs = Counterexample(mechanism, theorem.epsilon, theorem.delta, theorem.exact_delta)
+        theorem = replace(theorem, counterexample=at_inputs)
     if acknowledge_unsound is not True:
         raise UnsoundBound(theorem.name, theorem.counterexample, instead)
     return theorem
@@ -169,13 +180,9 @@ def composition_iii_printed(
     total = kov_branches(counts, slack)[2]
     claimed = min(1.0, second_delta(epsilon, delta, k, total) + _tail(epsilon, k, total, slack))
     exact = optimal_delta_of_sequence(counts, total)
-    at_inputs = Counterexample("the hardest mechanism for these inputs", total, claimed, exact)
-    theorem = PrintedTheorem(
-        "composition theorem III", total, claimed, exact, at_inputs if claimed < exact * (1 - 1e-9) else RESPONSE
-    )
-    return require_acknowledgement(
-        theorem, "tail_composition() or optimal_composition()", acknowledge_unsound=acknowledge_unsound
-    )
+    theorem = PrintedTheorem("composition theorem III", total, claimed, exact, RESPONSE)
+    instead, mechanism = "tail_composition() or optimal_composition()", "the hardest mechanism for these inputs"
+    return _stated(theorem, instead, acknowledge_unsound, mechanism)
 
 
 def loss_tail_printed(epsilon: float, k: int, slack: float, *, acknowledge_unsound: bool = False) -> PrintedTheorem:
@@ -256,14 +263,10 @@ def _leaking(
     claimed: float,
     acknowledge_unsound: bool,  # noqa: FBT001 - private: the public functions take it by name
 ) -> PrintedTheorem:
-    exact = optimal_delta_of_sequence(counts, total)
-    at_inputs = Counterexample("the mechanisms that leak with their own delta, at these inputs", total, claimed, exact)
-    theorem = PrintedTheorem(name, total, claimed, exact, at_inputs if claimed < exact * (1 - 1e-9) else LEAK)
-    return require_acknowledgement(
-        theorem,
-        "kov_composition_at_delta() or optimal_composition_of_sequence()",
-        acknowledge_unsound=acknowledge_unsound,
-    )
+    theorem = PrintedTheorem(name, total, claimed, optimal_delta_of_sequence(counts, total), LEAK)
+    mechanism = "the mechanisms that leak with their own delta, at these inputs"
+    instead = "kov_composition_at_delta() or optimal_composition_of_sequence()"
+    return _stated(theorem, instead, acknowledge_unsound, mechanism)
 
 
 SGLD_RUN = Counterexample(
@@ -331,7 +334,7 @@ def sgld_printed(
     rate, step, total = _sgld_total(records, batch, lipschitz, sigma, steps, delta, slack)
     claimed = second_delta(2 * rate * step, rate * delta, steps, total)
     theorem = PrintedTheorem("Theorem 7 (SGLD)", total, claimed, None, SGLD_RUN)
-    return require_acknowledgement(theorem, "sgld()", acknowledge_unsound=acknowledge_unsound)
+    return _stated(theorem, "sgld()", acknowledge_unsound)
 
 
 def sgld_last_term_printed(
@@ -353,7 +356,7 @@ def sgld_last_term_printed(
     """
     rate, step, total = _sgld_total(records, batch, lipschitz, sigma, steps, delta, slack)
     theorem = PrintedTheorem("Theorem 7's last term", total, _tail(rate * step, steps, total, slack), None, SGLD_RUN)
-    return require_acknowledgement(theorem, "sgld()", acknowledge_unsound=acknowledge_unsound)
+    return _stated(theorem, "sgld()", acknowledge_unsound)
 
 
 def federated_step_printed(
@@ -409,7 +412,7 @@ def federated_printed(
     rate, total = _sampled_total(clients, "clients", cohort, "cohort", rounds, step, slack)
     claimed = second_delta(2 * rate * step, rate * delta, rounds, total)
     theorem = PrintedTheorem("Theorem 8 (federated learning)", total, claimed, None, FEDERATED_RUN)
-    return require_acknowledgement(theorem, "federated()", acknowledge_unsound=acknowledge_unsound)
+    return _stated(theorem, "federated()", acknowledge_unsound)
 
 
 def high_probability_printed(epsilon: float, delta: float, *, acknowledge_unsound: bool = False) -> PrintedTheorem:
@@ -422,7 +425,7 @@ def high_probability_printed(epsilon: float, delta: float, *, acknowledge_unsoun
     epsilon = positive(epsilon, "epsilon", "a finite number of nats above 0")
     beta = math.exp(-epsilon) * positive_delta(delta) / epsilon * math.log(2 / epsilon)
     theorem = PrintedTheorem("Theorem 1", 9 * epsilon, beta, None, IMPOSSIBLE)
-    return require_acknowledgement(theorem, "high_probability()", acknowledge_unsound=acknowledge_unsound)
+    return _stated(theorem, "high_probability()", acknowledge_unsound)
 
 
 def _sgld_total(
@@ -456,4 +459,4 @@ def _gaussian(name: str, shift: float, epsilon: float, delta: float, acknowledge
     exact = gaussian_delta(shift, epsilon)
     mechanism = f"the Gaussian mechanism with a shift of {shift:.6g} standard deviations"
     theorem = PrintedTheorem(name, epsilon, delta, exact, Counterexample(mechanism, epsilon, delta, exact))
-    return require_acknowledgement(theorem, "gaussian_epsilon()", acknowledge_unsound=acknowledge_unsound)
+    return _stated(theorem, "gaussian_epsilon()", acknowledge_unsound)

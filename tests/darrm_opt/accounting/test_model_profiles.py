@@ -9,7 +9,8 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 from support.cases import for_each
-from support.group_exact import Points, exponential, outcomes
+from support.enumeration import exp_fraction
+from support.group_exact import Points, outcomes
 
 from darrm_opt import Privacy, plan
 from darrm_opt.accounting.accounts import compose_models
@@ -36,7 +37,7 @@ LEAKY = [(0.0, 0.0597853), (0.3, 0.00147645)]
 
 def exact_delta(models: list[Points], epsilon: float) -> float:
     """δ of the product of the models' pairs, every combination of outcomes in exact numbers."""
-    slope, total = exponential(epsilon), Fraction(0)
+    slope, total = exp_fraction(epsilon), Fraction(0)
     for chosen in product(*map(outcomes, models)):
         before, after = math.prod(p for p, _ in chosen), math.prod(q for _, q in chosen)
         total += max(before - slope * after, Fraction(0))

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from campaigns.groups import chances_of, problem_of
 from support.cases import for_each
-from support.group_exact import Enumeration, exponential, random_problem
+from support.enumeration import exp_fraction
+from support.group_exact import Enumeration, random_problem
 from support.refusals import refused, refuses
 
 from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, shared, solve
@@ -159,8 +160,8 @@ def test_refusal_names_a_true_counterexample() -> None:
     sides = [voter_maps(voter, 3) for voter in problem.strictest.voters]
     places = [[side.maps.index(chosen) for chosen in group] for side, group in zip(sides, corner.maps, strict=True)]
     before, after = exact_chances(problem, sides, places, pushed, corner.released)
-    assert before > exponential(0.4) * after + Fraction(1e-4)
-    assert refused.value.excess == pytest.approx(float(before - exponential(0.4) * after) - 1e-4, rel=1e-6)
+    assert before > exp_fraction(0.4) * after + Fraction(1e-4)
+    assert refused.value.excess == pytest.approx(float(before - exp_fraction(0.4) * after) - 1e-4, rel=1e-6)
 
 
 def test_two_classes_and_one_group_are_the_problem_of_gamma() -> None:

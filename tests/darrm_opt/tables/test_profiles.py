@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cases import for_each
-from support.group_exact import Enumeration, Points, exponential, outcomes
+from support.enumeration import exp_fraction
+from support.group_exact import Enumeration, Points, outcomes
 from support.paths import DATA
 from support.refusals import refused
 
@@ -180,9 +181,9 @@ def test_a_refusal_names_a_corner_of_the_profile() -> None:
                 verify_table(problem, table)
             worst = CornerProof(problem).excess(table).worst
         before, after = place_chances(problem, table, worst)
-        assert before > exponential(0.4) * after
+        assert before > exp_fraction(0.4) * after
     every = Enumeration.of([(3, POINTS)], 3, 3)
-    assert float(before - exponential(0.4) * after) == pytest.approx(
+    assert float(before - exp_fraction(0.4) * after) == pytest.approx(
         float(every.worst_excess(table.probabilities, 0.4, 0.0)), abs=1e-9
     )
 

@@ -91,10 +91,15 @@ def client_of(app: Any, **options: Any) -> Iterator[DarrmClient]:
         yield client
 
 
+def telling(told: Any, status: int = 200, **headers: str) -> Ruled:
+    """Return a server that answers everything with this."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Ruled(lambda _method, _path, _body: (status, told, named))
+
+
 def answering(**changes: Any) -> Ruled:
     """Return a server that gives the right answer, with some members changed."""
-    told = {**copy.deepcopy(RECORD), **changes}
-    return Ruled(lambda _method, _path, _body: (200, told))
+    return telling({**copy.deepcopy(RECORD), **changes})
 
 
 def received_from(app: Any, problem: Problem = PROBLEM, **options: Any) -> VerifiedAnswer:
@@ -133,7 +138,7 @@ def test_a_request_says_everything_and_nothing_twice() -> None:
 def test_a_key_is_sent_to_the_service_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = answering()
     with serving(elsewhere) as other:
-        first = Ruled(lambda _method, _path, _body: (307, {}, {"location": f"{other}/v1/gamma"}))
+        first = telling({}, 307, location=f"{other}/v1/gamma")
         with serving(first) as url:
             with DarrmClient(url, key="secret", retries=0) as client, pytest.raises(ServiceFailed, match="307"):
                 client.gamma(PROBLEM)
@@ -180,19 +185,10 @@ def test_a_closed_client_says_so() -> None:
             client.gamma(PROBLEM)
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "",
-        "localhost:8000",
-        "ftp://host",
-        "http://",
-        "http://host:port",
-        "http://host?query=1",
-        "http://me:secret@host",
-        "file://host/table.jsonl",
-    ],
-)
+INVALID_URLS = ("", "localhost:8000", "ftp://host", "http://", "http://host:port", "http://host?query=1")
+
+
+@pytest.mark.parametrize("url", [*INVALID_URLS, "http://me:secret@host", "file://host/table.jsonl"])
 def test_invalid_urls_are_refused(url: str) -> None:
     with refused_input("url") as refused:
         DarrmClient(url)
@@ -235,27 +231,19 @@ def test_invalid_keys_are_refused_by_name_and_not_shown(key: str, by: str, monke
     assert "5ecre7" not in hints(refused.value)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"url": f"me:{SECRET}@host"},
-        {"url": f"http:me:{SECRET}@host"},
-        {"url": f"http://me:{SECRET}@host"},
-        {"url": f"http://me:a/{SECRET}@host"},
-        {"url": f"http://host/?key={SECRET}"},
-        {"url": f"http://host/#{SECRET}"},
-        {"url": f"file://me:{SECRET}@host/table.jsonl"},
-        {"url": f"http://localhost:9\n/?{SECRET}"},
-        {"url": "http://localhost:9", "proxy": f"ftp://me:{SECRET}@host"},
-        {"url": "http://localhost:9", "proxy": f"http://me:{SECRET}@host:port"},
-        {"url": "http://localhost:9", "proxy": f"me:{SECRET}@host"},
-        {"url": "http://localhost:9", "proxy": f"http://me:{SECRET}@\n"},
-        {"url": "http://localhost:9", "proxy": f"http://me:{SECRET}@127.0.0.1:9"},
-        {"url": "http://localhost:9", "key": SECRET},
-    ],
+URLS = (
+    *("me:{}@host", "http:me:{}@host", "http://me:{}@host", "http://me:a/{}@host", "http://host/?key={}"),
+    *("http://host/#{}", "file://me:{}@host/table.jsonl", "http://localhost:9\n/?{}"),
 )
-def test_no_secret_is_in_any_message(options: dict[str, Any]) -> None:
-    with pytest.raises(DarrmError) as refused, DarrmClient(**options, retries=0, timeout=5) as client:
+PROXIES = ("ftp://me:{}@host", "http://me:{}@host:port", "me:{}@host", "http://me:{}@\n", "http://me:{}@127.0.0.1:9")
+
+
+@pytest.mark.parametrize(
+    "options", [*({"url": url} for url in URLS), *({"proxy": proxy} for proxy in PROXIES), {"key": "{}"}]
+)
+def test_no_secret_is_in_any_message(options: dict[str, str]) -> None:
+    given: Any = {"url": "http://localhost:9"} | {name: text.format(SECRET) for name, text in options.items()}
+    with pytest.raises(DarrmError) as refused, DarrmClient(**given, retries=0, timeout=5) as client:
         client.gamma(PROBLEM)
     assert "5ecre7" not in hints(refused.value)
 
@@ -331,20 +319,17 @@ def test_a_server_that_drips_does_not_either() -> None:
 def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("darrm_client.http_backend.MAX_ANSWER_BYTES", 10_000)
     with pytest.raises(VerificationFailed, match="more than 10000 bytes"):
-        received_from(Ruled(lambda _method, _path, _body: (200, b" " * 100_000)))
+        received_from(telling(b" " * 100_000))
 
 
 def test_a_server_that_does_not_speak_http_is_reported() -> None:
-    with (
-        raw(lambda connection, _: connection.sendall(b"SSH-2.0-OpenSSH\r\n")) as url,
-        DarrmClient(url, retries=0, timeout=60) as client,
-        pytest.raises(ServiceUnreachable),
-    ):
+    other = raw(lambda connection, _: connection.sendall(b"SSH-2.0-OpenSSH\r\n"))
+    with other as url, DarrmClient(url, retries=0, timeout=60) as client, pytest.raises(ServiceUnreachable):
         client.gamma(PROBLEM)
 
 
 def test_a_wait_beyond_the_deadline_is_not_waited() -> None:
-    app = Ruled(lambda _method, _path, _body: (503, {"detail": "Closed for the week."}, {"retry-after": "604800"}))
+    app = telling({"detail": "Closed for the week."}, 503, retry_after="604800")
     closed = pytest.raises(ServiceBusy, match="Closed for the week")
     with client_of(app, timeout=60) as client, closed as refused:
         client.gamma(PROBLEM)
@@ -366,7 +351,7 @@ def test_waits_grow_are_spread_and_honour_the_service() -> None:
     [("0", 0, 0), ("7", 7, 7), ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0), ("soon", None, None), ("-1", None, None)],
 )
 def test_retry_after_is_read_as_seconds_or_a_date(header: str, least: float | None, most: float | None) -> None:
-    app = Ruled(lambda _method, _path, _body: (503, {}, {"retry-after": header}))
+    app = telling({}, 503, retry_after=header)
     with client_of(app, retries=0) as client, pytest.raises(ServiceBusy) as refused:
         client.gamma(PROBLEM)
     assert refused.value.retry_after == least == most
@@ -404,7 +389,7 @@ def problem_details(status: int, kind: str, **more: Any) -> tuple[int, Any]:
 )
 def test_a_refusal_is_a_typed_error_with_the_services_words(answer: tuple[int, Any], error: type[DarrmError]) -> None:
     with pytest.raises(error, match=r"Why\.|status") as refused:
-        received_from(Ruled(lambda _method, _path, _body: answer))
+        received_from(Ruled(lambda *_: answer))
     assert type(refused.value) is error
 
 
@@ -442,7 +427,7 @@ def test_one_bit_on_both_sides_is_refused_or_proved() -> None:
     """Flipped alike on both sides, γ stays a noise function: what comes through is private all the same."""
     told = copy.deepcopy(RECORD)
     outcomes = set()
-    app = Ruled(lambda _method, _path, _body: (200, told))
+    app = telling(told)
     with client_of(app, retries=0, timeout=60) as client:
         for bit in range(64):
             told["gamma"] = list(RECORD["gamma"])
@@ -509,7 +494,7 @@ def test_an_answer_that_was_altered_is_refused(lie: str) -> None:
     told = copy.deepcopy(RECORD)
     LIES[lie](told)
     with pytest.raises(VerificationFailed):
-        received_from(Ruled(lambda _method, _path, _body: (200, told)))
+        received_from(telling(told))
 
 
 @pytest.mark.parametrize(
@@ -518,7 +503,7 @@ def test_an_answer_that_was_altered_is_refused(lie: str) -> None:
 )
 def test_invalid_answers_are_refused(body: bytes) -> None:
     with pytest.raises(VerificationFailed):
-        received_from(Ruled(lambda _method, _path, _body: (200, body)))
+        received_from(telling(body))
 
 
 def paths(content: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -562,13 +547,13 @@ def test_a_problem_with_weaker_privacy_is_refused_even_if_labelled() -> None:
     weaker = Problem.from_allowance(K=11, m=4, epsilon=0.0892, Delta=1e-4)
     told = {**solution_record(solve(weaker)), "nearest": {"designed_for": problem_record(weaker), "note": ""}}
     with pytest.raises(NotPrivate):
-        received_from(Ruled(lambda _method, _path, _body: (200, told)))
+        received_from(telling(told))
 
 
 def test_the_nearest_answer_is_labelled_and_proved_for_what_was_asked() -> None:
     nearest = solve(STRONGER)
     label = {"designed_for": problem_record(STRONGER), "note": "near"}
-    found = received_from(Ruled(lambda _method, _path, _body: (200, {**solution_record(nearest), "nearest": label})))
+    found = received_from(telling({**solution_record(nearest), "nearest": label}))
     assert (found.exact, found.designed_for, found.problem) == (False, STRONGER, PROBLEM)
     assert found.certificate.bound >= verify(PROBLEM, nearest.gamma).bound
     assert found.upper_bound == 1.0  # the other problem's bound says nothing of this one's best
@@ -598,7 +583,7 @@ def test_a_monotone_gamma_must_be_monotone() -> None:
 
 def test_every_gamma_of_a_curve_is_proved() -> None:
     told: dict[str, Any] = {"p": [0.5, 1.0], "curves": {"optimal": {"gamma": RECORD["gamma"], "tv_error": [0, 0]}}}
-    with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
+    with client_of(telling(told), retries=0) as client:
         found = client.ask(Curve.of(ASKED | {"points": 2}))
         own = error_curve(SOLUTION.noise, [0.5, 1.0])
         assert found.noise == {"optimal": SOLUTION.noise}
@@ -616,7 +601,7 @@ def test_every_point_of_a_tradeoff_is_proved_for_its_own_target() -> None:
     claims = {"utility": solve(one).utility, "upper_bound": 1.0, "status": "optimal"}
     point = {"problem": problem_record(one), "gamma": solve(one).gamma.tolist(), **claims}
     told: dict[str, Any] = {"points": [point, {**RECORD, "problem": problem_record(PROBLEM)}]}
-    with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
+    with client_of(telling(told), retries=0) as client:
         found = client.ask(TradeoffQuestion.of(TRADED | {"ms": [1.0, 3.0]}))
         assert [each.problem for each in found.points] == [one, PROBLEM]
         assert found.points[0].utility == pytest.approx(solve(one).utility)
@@ -639,7 +624,7 @@ def test_every_point_of_a_tradeoff_is_proved_for_its_own_target() -> None:
 
 def test_a_profile_is_computed_again() -> None:
     told: dict[str, Any] = {"gamma": RECORD["gamma"], "epsilon": [0.0, 0.2676], "delta": [0.0, 0.0]}
-    with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
+    with client_of(telling(told), retries=0) as client:
         found = client.ask(Profile.of(ASKED | {"epsilons": [0.0, 0.2676]}))
         assert found.deltas[0] > found.deltas[1] > 0
         assert found.deltas[1] <= PROBLEM.target.delta
@@ -651,7 +636,7 @@ def test_a_profile_is_computed_again() -> None:
 
 def test_verify_rests_on_this_process() -> None:
     told: dict[str, Any] = {"private": True, "problem": problem_record(PROBLEM), "certificate": {}}
-    with client_of(Ruled(lambda _method, _path, _body: (200, told)), retries=0) as client:
+    with client_of(telling(told), retries=0) as client:
         assert client.verify(PROBLEM, SOLUTION.gamma) == verify(PROBLEM, SOLUTION.gamma)
         with pytest.raises(NotPrivate):
             client.verify(PROBLEM, [1.0] * 12)
@@ -693,7 +678,7 @@ def test_an_answer_about_another_budget_is_rejected(verb: str, change: dict[str,
         "warnings": [],
     }
     answer = dict(told)
-    with client_of(Ruled(lambda _method, _path, _body: (200, answer)), retries=0) as client:
+    with client_of(telling(answer), retries=0) as client:
         ask = partial(client.ask, question.of(asked | {"n": 100, "subsample_size": 5}))
         found = ask()
         assert (found.rows if verb == "compare" else found.options) == ()

@@ -126,9 +126,7 @@ def test_a_job_from_submission_to_result(shared: Service) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status", "field"),
     [
-        ("GET", "/v1/jobs/" + 64 * "0", 404, None),
-        ("GET", "/v1/jobs/" + 64 * "0" + "/result", 404, None),
-        ("GET", "/v1/jobs/" + 64 * "0" + "/events", 404, None),
+        *(("GET", "/v1/jobs/" + 64 * "0" + end, 404, None) for end in ("", "/result", "/events")),
         ("DELETE", "/v1/jobs/" + 64 * "0", 404, None),
         ("GET", "/v1/jobs/none", 422, "id"),
         ("GET", "/v1/jobs?limit=0", 422, "limit"),
@@ -166,11 +164,11 @@ def test_cancelling_ends_the_work_and_frees_the_process(shared: Service) -> None
     waiting.join(300)
     assert answers[0].status_code == 409
     assert answers[0].json()["type"] == "urn:darrm-opt:problem:cancelled"
-    told = shared.client.get(f"/v1/jobs/{id}/result")
-    assert (told.status_code, told.json()["detail"]) == (
-        409,
+    told, said = (
+        shared.client.get(f"/v1/jobs/{id}/result"),
         "The job was cancelled. Submit it again to have it tried again.",
     )
+    assert (told.status_code, told.json()["detail"]) == (409, said)
     # there is one process, and it is free again: it stopped after its round, or was killed within it
     assert proved(shared.client.post("/v1/gamma", json=MNIST).json())["status"] == "optimal"
 
@@ -241,12 +239,8 @@ def test_events_end_when_the_server_does_and_the_job_is_queued_again(url: str, t
 
 
 def test_a_rolling_restart_of_two_servers_on_one_database_loses_nothing(url: str, tmp_path: Path) -> None:
-    settings = {
-        "DARRM_SOLVERS": "1",
-        "DARRM_STOP_SECONDS": "1",
-        "DARRM_WAIT_SECONDS": "0.2",
-        "DARRM_LEASE_SECONDS": "3",
-    }
+    settings = {"DARRM_SOLVERS": "1", "DARRM_WAIT_SECONDS": "0.2"}
+    settings |= {"DARRM_STOP_SECONDS": "1", "DARRM_LEASE_SECONDS": "1.5"}
     servers = [Service(url, tmp_path, 0, **settings) for _ in range(2)]
     stop, verified, failures = threading.Event(), [0, 0], list[Exception]()
 
@@ -295,7 +289,7 @@ def test_a_rolling_restart_of_two_servers_on_one_database_loses_nothing(url: str
 
 
 def test_a_server_killed_in_the_middle_of_a_solve_finishes_it_after_its_restart(url: str, tmp_path: Path) -> None:
-    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "3", "DARRM_WORKERS": "2"}
+    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "1.5", "DARRM_WORKERS": "2"}
     with service(url, tmp_path, **settings) as opened:
         done = proved(opened.client.post("/v1/gamma", json=MNIST).raise_for_status().json())
         id = submitted(opened, SECONDS)
@@ -315,7 +309,7 @@ def test_a_server_killed_in_the_middle_of_a_solve_finishes_it_after_its_restart(
 
 
 def test_a_worker_killed_by_itself_is_replaced_and_its_job_taken_over(url: str, tmp_path: Path) -> None:
-    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "3", "DARRM_WORKERS": "2"}
+    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "1.5", "DARRM_WORKERS": "2"}
     with service(url, tmp_path, **settings) as opened:
         id = submitted(opened, SECONDS)
         opened.job(id, until="running")

@@ -102,13 +102,13 @@ class Cuts:
     def __len__(self) -> int:
         return len(self._seen)
 
-    def violated(self, x: Array, above: float) -> tuple[Index, Masks, float]:
-        """Return the edges whose worst set exceeds the limit by more than ``above``, these sets, the largest excess."""
+    def violated(self, x: Array) -> tuple[Index, Masks, float]:
+        """Return the edges whose worst set exceeds the limit by `VIOLATION`, these sets, the largest excess."""
         cells = self._cells
         outputs = cells.sizes * (self.inverse * x[cells.left] - x[cells.right])
         worst = outputs > 0
         excess = np.where(worst, outputs, 0.0).sum(axis=1) - self.limit
-        edges = np.flatnonzero(excess > above)
+        edges = np.flatnonzero(excess > VIOLATION)
         return edges, worst[edges], float(excess.max(initial=-math.inf))
 
     def add(self, edges: Index, sets: Masks) -> sparse.csr_array:
@@ -225,10 +225,10 @@ def optimum(problem: Problem, goal: PluralityObjective, deadline: float) -> Opti
         if not optimal:
             status = Status.TIME_LIMIT if time.perf_counter() >= deadline else Status.NUMERICAL
             break
-        edges, sets, worst = cuts.violated(x, VIOLATION)
+        edges, sets, worst = cuts.violated(x)
         if worst > 1e-3 or edges.size > len(cells.partitions) // 4:
             between = STEP_INWARD * inside + (1 - STEP_INWARD) * x
-            deeper = cuts.violated(between, VIOLATION)
+            deeper = cuts.violated(between)
             if deeper[0].size:
                 edges, sets = deeper[:2]
             else:

@@ -72,12 +72,6 @@ def _outcomes(voter: Privacy) -> tuple[tuple[Fraction, Fraction], ...]:
     return ((delta, Fraction(0)), *pairs, (Fraction(0), delta)) if delta else pairs
 
 
-def map_count(voter: Privacy, classes: int) -> int:
-    """Return the number of corners of one voter's pairs of laws, without listing them."""
-    m = len(_outcomes(voter))
-    return sum(math.comb(m - 1, runs - 1) * math.perm(classes, runs) for runs in range(1, min(m, classes) + 1))
-
-
 @lru_cache(maxsize=64)
 def voter_maps(voter: Privacy, classes: int) -> VoterMaps:
     """Return the corners of one voter's pairs of laws.
@@ -85,19 +79,18 @@ def voter_maps(voter: Privacy, classes: int) -> VoterMaps:
     >>> [len(voter_maps(Privacy(0.5, 1e-3), classes).maps) for classes in (2, 3, 4)]
     [8, 39, 136]
     """
-    if map_count(voter, classes) > MAX_MAPS:
-        raise InvalidInput(
-            "groups",
-            f"{map_count(voter, classes):,} maps of a voter's {len(_outcomes(voter))} outcomes to {classes} classes",
-            f"at most {MAX_MAPS:,}",
-            "State fewer points of the voters' privacy profile, or use fewer classes.",
-        )
     pairs = _outcomes(voter)
     outcomes = len(pairs)
     # Outcomes are in the order of their likelihood ratio, so a monotone map cuts them into runs, one per class that it
     # uses; other maps lose no more at any linear functional.
+    numbers_of_runs = range(1, min(outcomes, classes) + 1)
+    count = sum(math.comb(outcomes - 1, runs - 1) * math.perm(classes, runs) for runs in numbers_of_runs)
+    if count > MAX_MAPS:
+        stated = f"{count:,} maps of a voter's {outcomes} outcomes to {classes} classes"
+        advice = "State fewer points of the voters' privacy profile, or use fewer classes."
+        raise InvalidInput("groups", stated, f"at most {MAX_MAPS:,}", advice)
     maps: list[Map] = []
-    for runs in range(1, min(outcomes, classes) + 1):
+    for runs in numbers_of_runs:
         for cuts in combinations(range(1, outcomes), runs - 1):
             ends = (0, *cuts, outcomes)
             maps.extend(

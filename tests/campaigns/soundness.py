@@ -108,10 +108,11 @@ def breaches(
     Delta = 0.0 if case.epsilon == math.inf else case.Delta
     ball = BallConstraint(case.problem)
     as_written = Voters(case.K, case.epsilon, Delta, case.target_epsilon, case.delta)
-    broken = []
+    corners, broken = ball.vertices(), []
     for voters in multisets:
         counts = np.array([voters.get(label, 0) for label in LABELS], dtype=np.int64)
-        if not ball.value(noise, counts) <= 0 or as_written.excess(noise.values, voters) > NEGLIGIBLE:
+        excess = ball.value_at(noise, counts, corners) - ball.limit
+        if not excess <= 0 or as_written.excess(noise.values, voters) > NEGLIGIBLE:
             broken.append(dict(voters))
     return tuple(broken)
 

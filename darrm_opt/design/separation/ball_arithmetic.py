@@ -64,32 +64,30 @@ class BallConstraint:
                 coefficients = self.step(coefficients, t)
         return coefficients
 
-    def value(self, noise: NoiseFunction, counts: Counts) -> arb:
-        """Return φ − limit at one multiset, where γ is private exactly if it is ≤ 0."""
-        zero, one, xy, yx, up, down, up_to_one, down_from_one = [*map(int, counts), 0, 0, 0, 0][:8]
-        n1, n0 = one + up_to_one + down_from_one, zero + up + down
-        signed = self.steps([self.exact(value) for value in noise.signed], (self.x, xy), (self.y, yx))
-        on_data = self._near_ends(signed, down, up_to_one)[n1 - up_to_one]
-        on_neighbour = self._near_ends(signed, down_from_one, up)[n0 - up]
-        value: arb = self.q * on_data + on_neighbour - self.limit
-        return value
-
     def vertices(self) -> list[tuple[Any, Any]]:
-        """Return (p, 1 − p′) of the vertices of a profile's region, in the order of `ProfileVertices`."""
+        """Return (p, 1 − p′) of the corners, in the order of `LABELS`, or of a profile's `ProfileVertices`."""
+        zero, one, x, y, Delta = self.exact(0.0), self.exact(1.0), self.x, self.y, self.Delta
+        if len(self._points) == 1:
+            near_zero, near_one = [(zero, 1 - Delta), (Delta, one)], [(1 - Delta, zero), (one, Delta)]
+            return [(zero, one), (one, zero), (x, x), (y, y), *near_zero, *near_one]
         lines = [(self.exact(epsilon).exp(), self.exact(delta)) for epsilon, delta in reversed(self._points)]
-        half = [(self.exact(0.0), lines[0][1])] if self._points[-1][1] > 0 else []
+        half = [(zero, lines[0][1])] if self._points[-1][1] > 0 else []
         flat = self._points[0][0] == 0  # a line of slope 1 is its own mirror image
-        for (slope, height), (next_slope, next_height) in pairwise([*lines, (self.exact(-1.0), self.exact(1.0))]):
+        for (slope, height), (next_slope, next_height) in pairwise([*lines, (-one, one)]):
             p_prime = (next_height - height) / (slope - next_slope)
             half.append((p_prime, height + slope * p_prime))
         if flat:
             half.pop()
         upper = [*half, *((1 - p, 1 - p_prime) for p_prime, p in reversed(half if flat else half[:-1]))]
-        ends = [(self.exact(0.0), self.exact(1.0)), (self.exact(1.0), self.exact(0.0))]
-        return [*ends, *((p, 1 - p_prime) for p_prime, p in upper), *((p_prime, 1 - p) for p_prime, p in upper)]
+        return [
+            (zero, one),
+            (one, zero),
+            *((p, 1 - p_prime) for p_prime, p in upper),
+            *((p_prime, 1 - p) for p_prime, p in upper),
+        ]
 
     def value_at(self, noise: NoiseFunction, counts: Counts, vertices: list[tuple[Any, Any]]) -> Any:
-        """Return φ at one multiset of a profile's vertices."""
+        """Return φ at one multiset of the vertices."""
         signed = [self.exact(value) for value in noise.signed]
         on_data, on_neighbour = (
             self.steps(signed, *zip(side, counts, strict=True)) for side in zip(*vertices, strict=True)
@@ -125,9 +123,6 @@ class BallConstraint:
                         value = on_data + table[down_from_one, up][n0 - up]
                         zero, one = n0 - up - down, n1 - up_to_one - down_from_one
                         yield (zero, one, nx, ny, up, down, up_to_one, down_from_one), value.upper()
-
-    def _near_ends(self, signed: list[Any], near_zero: int, near_one: int) -> list[Any]:
-        return self.steps(signed, (self.Delta, near_zero), (1 - self.Delta, near_one))
 
 
 def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:

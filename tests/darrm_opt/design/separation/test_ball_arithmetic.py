@@ -33,7 +33,7 @@ def test_values_are_those_of_70_digits(case: ProblemCase) -> None:
     ball, exact = BallConstraint(problem), Voters.of(problem.strictest)
     for _ in range(3):
         noise, voters = random_noise(rng, problem.K), random_multiset(rng, problem)
-        value = ball.value(noise, as_counts(voters))
+        value = ball.value_at(noise, as_counts(voters), ball.vertices()) - ball.limit
         true = exact.excess(noise.values, voters)
         with precise():
             middle, radius = Decimal(value.mid().str(60, radius=False)), Decimal(value.rad().str(5, radius=False))

@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
-from campaigns.driver import origin, publish, read_options
+from campaigns.driver import origin, publish, read_options, table
 from darrm_opt import Privacy
 from darrm_opt.accounting.labels.data_dependent import CountRows
 from darrm_opt.accounting.propose_test_release import TRIED_ORDERS, VoteBatch, propose
@@ -62,11 +62,10 @@ FEW_RECORDS = (
 )
 """Said where the test fails on the digits."""
 
-COLUMNS = (
-    "| votes | labels | any votes | counts | counts, converted as labels | labels by the votes | labels / counts |"
-    " stated ε (share of any votes) | passes | seconds |"
+HEAD = (
+    *("votes", "labels", "any votes", "counts", "counts, converted as labels", "labels by the votes"),
+    *("labels / counts", "stated ε (share of any votes)", "passes", "seconds"),
 )
-"""Head of the table."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +80,15 @@ class Row:
     passes: float  # mean chance of passing the test
     seconds: float  # of the last two, for one set of votes
 
-    def __str__(self) -> str:
-        cells = (f"{value:.3f}" for value in (self.any_votes, self.counts, self.counts_converted, self.labels))
-        ratio = f"{self.labels / self.counts:.2f}, {self.labels / self.counts_converted:.2f}"
-        stated = f"{self.stated:.3f} ({self.stated / self.any_votes:.2f}) | {self.passes:.4f}"
+    @property
+    def cells(self) -> tuple[object, ...]:
+        """Return the cells of its row in the table."""
         return (
-            f"| {self.votes} | {self.batch.queries} | {' | '.join(cells)} | {ratio} | {stated} | {self.seconds:.1f} |"
+            *(self.votes, self.batch.queries),
+            *(f"{value:.3f}" for value in (self.any_votes, self.counts, self.counts_converted, self.labels)),
+            f"{self.labels / self.counts:.2f}, {self.labels / self.counts_converted:.2f}",
+            f"{self.stated:.3f} ({self.stated / self.any_votes:.2f})",
+            *(f"{self.passes:.4f}", f"{self.seconds:.1f}"),
         )
 
 
@@ -154,7 +156,7 @@ def authors_rdp(counts: CountRows, batch: VoteBatch, order: float) -> float:
 
 
 def report(rows: Sequence[Row], options: Namespace) -> Iterator[str]:
-    yield from (COLUMNS, "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|", *map(str, rows))
+    yield from table(HEAD, (row.cells for row in rows))
     yield ""
     yield f"Chances of passing are means over {options.sets} sets of votes, exact for each."
     yield ""

@@ -172,22 +172,8 @@ class Fresh:
 
     def delta(self, epsilon: float) -> Fraction:
         """Return what the best strategy attains at ε, exactly."""
-        choices, c = best_strategy(self, epsilon).choices, exp_fraction(epsilon)
-        units = [max(p.denominator for pair in step for p in pair) for step in self.steps]  # powers of two
-        integers = [
-            [[int(p * unit) for p in pair] for pair in step] for step, unit in zip(self.steps, units, strict=True)
-        ]
-
-        def attained(step: int, node: int, a: int, b: int) -> int:
-            if step == len(self.steps):
-                return max(a - b, 0)
-            pair_index, unit = int(choices[step][node]), units[step]
-            (p, q), place = integers[step][pair_index], (node * len(self.steps[step]) + pair_index) * 2
-            return attained(step + 1, place, a * p, b * q) + attained(
-                step + 1, place + 1, a * (unit - p), b * (unit - q)
-            )
-
-        return Fraction(attained(0, 0, c.denominator, c.numerator), c.denominator * math.prod(units))
+        choices = best_strategy(self, epsilon).choices
+        return attained(self.steps, choices, [Fraction(1), -exp_fraction(epsilon)])
 
 
 @dataclass(frozen=True)
@@ -243,32 +229,35 @@ class Once:
 
     def delta(self, epsilon: float) -> Fraction:
         """Return what the best strategy attains at ε, exactly."""
-        strategy = best_strategy(self, epsilon)
-        p_prior, q_prior = self.priors[strategy.tree // 2]
-        a, b, choices = (
-            (p_prior, q_prior, strategy.choices) if strategy.tree % 2 == 0 else (q_prior, p_prior, strategy.choices)
-        )
-        c = exp_fraction(epsilon)
+        strategy, c = best_strategy(self, epsilon), exp_fraction(epsilon)
+        there, back = self.priors[strategy.tree // 2][:: -1 if strategy.tree % 2 else 1]
+        return attained(self.steps, strategy.choices, [p - c * q for p, q in zip(there, back, strict=True)])
 
-        priors = [p - c * q for p, q in zip(a, b, strict=True)]
-        scale = math.lcm(*(weight.denominator for weight in priors))
-        units = [max(chance.denominator for law in step for chance in law) for step in self.steps]  # powers of two
-        integers = [
-            [[int(chance * unit) for chance in law] for law in step]
-            for step, unit in zip(self.steps, units, strict=True)
-        ]
 
-        def attained(step: int, node: int, weights: list[int]) -> int:
-            if step == len(self.steps):
-                return max(sum(weights), 0)
-            question, unit = int(choices[step][node]), units[step]
-            law, place = integers[step][question], (node * len(self.steps[step]) + question) * 2
-            ones = [weight * chance for weight, chance in zip(weights, law, strict=True)]
-            zeros = [weight * (unit - chance) for weight, chance in zip(weights, law, strict=True)]
-            return attained(step + 1, place, ones) + attained(step + 1, place + 1, zeros)
+def attained(
+    steps: Sequence[Sequence[Sequence[Fraction]]], choices: Sequence[NDArray[np.intp]], priors: Sequence[Fraction]
+) -> Fraction:
+    """Return the sum of what is above 0 of each transcript's weight, exactly.
 
-        total = attained(0, 0, [int(weight * scale) for weight in priors])
-        return Fraction(total, scale * math.prod(units))
+    The weight is a sum over hidden states, each with its prior and its chance of a 1 in every question of a step: the
+    data set and its neighbour, or the number of secret ones.
+    """
+    scale = math.lcm(*(weight.denominator for weight in priors))
+    units = [max(chance.denominator for law in step for chance in law) for step in steps]  # powers of two
+    integers = [
+        [[int(chance * unit) for chance in law] for law in step] for step, unit in zip(steps, units, strict=True)
+    ]
+
+    def total(step: int, node: int, weights: list[int]) -> int:
+        if step == len(steps):
+            return max(sum(weights), 0)
+        question, unit = int(choices[step][node]), units[step]
+        law, place = integers[step][question], (node * len(steps[step]) + question) * 2
+        ones = [weight * chance for weight, chance in zip(weights, law, strict=True)]
+        zeros = [weight * (unit - chance) for weight, chance in zip(weights, law, strict=True)]
+        return total(step + 1, place, ones) + total(step + 1, place + 1, zeros)
+
+    return Fraction(total(0, 0, [int(weight * scale) for weight in priors]), scale * math.prod(units))
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from darrm_opt.baselines import (
     plain_majority_sharp,
     randomized_response,
     subsampling,
+    subsampling_mixture,
 )
 from darrm_opt.design.objective import parse_objective
 from darrm_opt.noise import Array, NoiseFunction
@@ -72,6 +73,27 @@ def test_double_subsampling_is_subsampling_until_it_is_everything(K: int) -> Non
             assert np.all(noise.values[np.arange(K + 1) * 2 != K] == 1.0)
         else:
             assert noise == subsampling(K, 2 * m - 1)
+
+
+@for_each("K", [1, 2, 5, 6, 11])
+def test_mixtures_of_subsampling_fill_the_gaps(K: int) -> None:
+    most = K - 1 + K % 2
+    for m in range(1, most + 1, 2):
+        np.testing.assert_allclose(subsampling_mixture(K, m).values, subsampling(K, m).values, rtol=1e-15)
+    at = [subsampling_mixture(K, float(voters)).values for voters in np.linspace(0.05, most, 60)]
+    assert all(np.all(b >= a) and np.any(b > a) for a, b in itertools.pairwise(at))
+    if most > 2:
+        half = (subsampling(K, 1).values + subsampling(K, 3).values) / 2
+        np.testing.assert_allclose(subsampling_mixture(K, 2.0).values, half, rtol=1e-15)
+    np.testing.assert_allclose(subsampling_mixture(K, 0.25).values, subsampling(K, 1).values / 4, rtol=1e-15)
+
+
+def test_the_mixture_is_the_majority_of_a_random_number_of_voters() -> None:
+    K, ones, share = 7, 5, Fraction(3, 10)  # 30 % of the time five voters, else three
+    drawn = [list(itertools.combinations([1] * ones + [0] * (K - ones), m)) for m in (3, 5)]
+    wins = [Fraction(sum(2 * sum(each) > len(each) for each in draws), len(draws)) for draws in drawn]
+    expected = abs(2 * ((1 - share) * wins[0] + share * wins[1]) - 1)
+    assert float(subsampling_mixture(K, 3.6).values[ones]) == pytest.approx(float(expected), abs=1e-12)
 
 
 def exact_signed_mean(signed: Array, p: list[Fraction]) -> Fraction:
@@ -204,6 +226,7 @@ def test_baselines_stay_below_the_optimum() -> None:
         (lambda: subsampling(5, 6), "m"),
         (lambda: subsampling(5, cast("int", 1.5)), "m"),
         (lambda: double_subsampling(5, 0), "m"),
+        *((lambda voters=voters: subsampling_mixture(6, voters), "voters") for voters in (0.0, 5.5, math.nan)),
         (lambda: randomized_response(5, cast("Privacy", 0.3), Privacy(1.0)), "target"),
         (lambda: randomized_response(5, Privacy(0.3), cast("Privacy", None)), "majority"),
         (lambda: plain_majority(5, Privacy(0.3), affected=6), "affected"),

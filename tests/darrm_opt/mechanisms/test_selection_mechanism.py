@@ -18,7 +18,6 @@ from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling
 from darrm_opt.accounting.labels.composition import bounded_range_divergence, composed_epsilon, table_divergence
 from darrm_opt.mechanisms import VoteMechanism
-from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.selection import ExponentialMechanism, PermuteAndFlip, SelectionMechanism
 from darrm_opt.plurality import (
     Dirichlet,
@@ -94,25 +93,16 @@ def test_classes_of_a_table_follow_it_at_a_stated_power() -> None:
         hold_draws(TableMechanism(problem, rule), counts, [float(each) for each in rule.probabilities(counts)])
 
 
-@pytest.mark.slow
-def test_confident_gnmax_follows_the_convolution_of_both_noises_at_a_stated_power() -> None:
-    counts, sigma, check_sigma, threshold = (5, 3, 0), 1.5, 2.5, 4.0
-
-    def masses(scale: float) -> dict[int, float]:
-        raw = {x: math.exp(-x * x / (2 * scale * scale)) for x in range(-30, 31)}
-        return {x: each / math.fsum(raw.values()) for x, each in raw.items()}
-
-    passes = math.fsum(chance for x, chance in masses(check_sigma).items() if max(counts) + x >= threshold)
-    noise, chances = masses(sigma), [0.0, 0.0, 0.0]
-    for first, second in [(a, b) for a in range(-9, 10) for b in range(-9, 10)]:
-        for third in range(-9, 10):
-            noisy = (counts[0] + first, counts[1] + second, counts[2] + third)
-            leaders = [place for place in range(3) if noisy[place] == max(noisy)]
-            for place in leaders:
-                chances[place] += noise[first] * noise[second] * noise[third] / len(leaders)
-    mechanism = NoisyMaximum(8, 3, sigma, threshold=threshold, check_sigma=check_sigma)
-    law = [*(passes * chance for chance in chances), 1 - passes]
-    hold_draws(mechanism, counts, law, draws=7000, shift=0.055)
+@for_each("K", [1, 2, 5, 8])
+@for_each("rate", [0.1, 1.0, 4.0])
+@for_each("name", SELECTIONS)
+def test_gamma_is_that_of_the_definition(name: str, rate: float, K: int) -> None:
+    gamma = mechanism_class(name).of(K, 2, rate).gamma.values
+    for ones in range(K + 1):
+        if 2 * ones != K:
+            assert gamma[ones] == pytest.approx(abs(2 * law(name, (K - ones, ones), rate)[1] - 1), abs=1e-12)
+    with refused("classes"):
+        _ = mechanism_class(name).of(K, 3, rate).gamma
 
 
 @pytest.mark.parametrize("name", SELECTIONS)
@@ -230,7 +220,8 @@ def test_a_selection_mechanism_in_a_log(tmp_path: Path) -> None:
 
 def test_invalid_selection_mechanisms() -> None:
     valid = {"K": 7, "classes": 3, "rate": 0.5}
-    rates = [0.0, math.nan, math.inf, 1000.5]
+    rates = [0.0, -1.0, math.nan, math.inf, 1000.5]
+    refuses(ExponentialMechanism, valid, rate=rates)
     refuses(PermuteAndFlip, valid, rate=rates, affected=[8, 0], classes=[1, 2**20 + 1], K=[0])
     refuses(bounded_range_divergence, {}, width=[0.0, 701.0])
 

@@ -13,7 +13,6 @@ import pytest
 from support.cases import for_each
 from support.noisy_votes import vote_total
 from support.plurality_exact import favoured_law, neighbours, vote_counts
-from support.refusals import refused
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling
@@ -250,19 +249,6 @@ def test_the_options_and_their_order() -> None:
     assert best(small(2.0, 2.0)).name == "optimal"
     confident = best(large(2.0, 4.0))
     assert (confident.name, confident.abstained > 0) == ("confident_gnmax", True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "argument"),
-    [
-        ((11, 3, Privacy(0.0, 1e-5), 2), "total_epsilon"),
-        ((11, 3, Privacy(1.0, 1e-5), 0), "queries"),
-        ((11, 1, Privacy(1.0, 1e-5), 2), "classes"),
-    ],
-)
-def test_invalid_arguments_are_refused(arguments: tuple[int, int, Privacy, int], argument: str) -> None:
-    with refused(argument):
-        designed(*arguments)
 
 
 def test_past_votes_of_other_voters_are_refused() -> None:

@@ -224,6 +224,7 @@ def test_bad_input_is_named() -> None:
         {"K": 5, "voter": None, "queries": 3, "total": Privacy(1.0, 1e-3), "affected": 1},
         K=[0],
         queries=[0, 10**10],
+        classes=[1],
         total=[1.0],
         affected=[6],
         fresh=["yes"],
@@ -277,6 +278,7 @@ def test_a_mechanism_that_is_a_table_has_suggestions_too() -> None:
 
 
 def test_three_classes_of_fresh_private_voters_are_taken_as_not_private() -> None:
-    found = typed_plan(3, Privacy(1.0), 2, Privacy(0.9, 1e-3), 1, classes=3, fresh=True)
-    fixed = typed_plan(3, None, 2, Privacy(0.9, 1e-3), 1, classes=3)
+    asked: dict[str, Any] = {"classes": 3, "mechanisms": ("gnmax", "permute_and_flip", "majority")}
+    found = plan(3, Privacy(1.0), 2, Privacy(0.9, 1e-3), 1, fresh=True, **asked)
+    fixed = plan(3, None, 2, Privacy(0.9, 1e-3), 1, **asked)
     assert [(one.name, one.spent) for one in found.options] == [(one.name, one.spent) for one in fixed.options]

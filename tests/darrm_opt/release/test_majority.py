@@ -99,16 +99,6 @@ def test_a_gamma_that_is_off_by_one_percent_fails(l: int) -> None:
     assert not low <= ones <= high
 
 
-def test_the_systems_own_randomness_has_these_frequencies_too() -> None:
-    # Not seeded, since the system cannot be: a false alarm has probability below 1e-11.
-    noise, release = solved(PAPER).noise, PrivateVote(solved(PAPER))
-    n = 200_000
-    for l in range(12):
-        p = chance_of_one(noise, l)
-        ones = int(release.release_many(with_ones(l, 11, n)).sum())
-        assert stats.binom.ppf(5e-13, n, p) <= ones <= stats.binom.isf(5e-13, n, p)
-
-
 def test_a_tie_is_a_fair_coin_whatever_gamma_says_there() -> None:
     # γ(K/2) has no effect on what is proved, as g(K/2) = 0, so it must have none on what is released.
     gamma = solved(EVEN).noise.values.copy()

@@ -228,11 +228,6 @@ def test_a_release_log_is_for_one_gamma(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_a_release_log_needs_a_budget(tmp_path: Path) -> None:
-    with refused("budget"):
-        ReleaseLog.create(tmp_path / "log", solved(SMALL))
-
-
 def test_a_number_of_releases_is_proved_to_fit_in_a_budget_beside_it(tmp_path: Path) -> None:
     total = Privacy(2.0, 1e-6)
     log = ReleaseLog.create(tmp_path / "log", solved(SMALL), budget=total, queries=2, fresh=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from darrm_opt.accounting.accounts import PLANNED, SLOW, compose_models
 from darrm_opt.accounting.freshness import effective_voters
-from darrm_opt.accounting.mixture import AffectedDistribution, DrawnMajority
+from darrm_opt.accounting.mixture import DrawnMajority
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import total_of
 from darrm_opt.baselines import plain_majority_sharp, subsampling
@@ -85,19 +85,19 @@ def _plain(question: Question, why: str, spent: Privacy, account: str, queries: 
 
 def _from_draw(question: Question) -> Option | None:
     """Return the plain majority of models of random subsamples, if the draw protects records enough."""
-    distribution, total = question.affected_distribution, question.total
+    distribution, total, Q, fresh = question.affected_distribution, question.total, question.queries, question.fresh
     if distribution is None:
         return None
-    Q = question.queries
-    epsilon, account = plain_majority_total(
-        question.voters, Q, total.delta, fresh=question.fresh, distribution=distribution
-    )
+    drawn = DrawnMajority(_ones(question.K), question.released, distribution, fresh)
+    epsilon = total_of([(drawn.guarantee, Q)], total.delta).epsilon
+    without, _ = answers_total(question.voters, Q, total.delta, fresh=fresh)
+    if not fresh:
+        without = min(without, compose_models({question.voter: question.affected}, total.delta).epsilon)
     # Otherwise the accounts without the draw, which follow, prove the same with a better reason.
-    if account != "bits" or not epsilon <= total.epsilon:
+    if not epsilon <= min(total.epsilon, without):
         return None
-    spent = Privacy(epsilon, total.delta)
     why = "A record is so unlikely to be drawn that the models need no noise: that is bagging's own privacy."
-    return _plain(question, why, spent, "bits", Q)
+    return _plain(question, why, Privacy(epsilon, total.delta), "bits", Q)
 
 
 def _from_models(question: Question) -> Option:
@@ -144,27 +144,6 @@ def _from_fresh_answers(question: Question) -> Option:
     )
     spent = Privacy(epsilon, total.delta)
     return _plain(question, why, spent, account, Q)
-
-
-def plain_majority_total(
-    problem: Problem,
-    queries: int,
-    total_delta: float,
-    *,
-    fresh: bool = False,
-    distribution: AffectedDistribution | None = None,
-) -> tuple[float, str]:
-    """Return the total ε of plain majorities [nats], and the account that proves it; (inf, "none") if none does."""
-    totals = [answers_total(problem, queries, total_delta, fresh=fresh)]
-    if not fresh:
-        totals.append((compose_models({problem.voter: problem.affected}, total_delta).epsilon, "post-processing"))
-    if distribution is not None:
-        voters = effective_voters(problem, queries, fresh=fresh)
-        drawn = DrawnMajority(_ones(problem.K), voters, distribution, fresh)
-        found = total_of([(drawn.guarantee, queries)], total_delta)
-        totals.append((found.epsilon, found.account))
-    epsilon, account = min(totals)
-    return (epsilon, account) if epsilon < math.inf else (math.inf, "none")
 
 
 def answers_total(

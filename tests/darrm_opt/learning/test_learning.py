@@ -148,7 +148,7 @@ def points() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
 
 def test_predictions_by_samples_are_planned_and_charged_at_their_price(tmp_path: Path) -> None:
     X, y = points()
-    total, log = Privacy(2.0, 1e-5), tmp_path / "log"
+    total, log = Privacy(6.0), tmp_path / "log"
     model = PrivateVotingClassifier(
         n_voters=5, epsilon=total.epsilon, delta=total.delta, queries=30, sampling=RARE, release_log=log
     ).fit(X, y)

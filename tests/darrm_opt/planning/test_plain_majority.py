@@ -10,10 +10,12 @@ import pytest
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting.accounts import NAMES, PLANNED
 from darrm_opt.accounting.composition.optimal import optimal_composition
-from darrm_opt.accounting.mixture import AffectedDistribution, DrawnMajority
+from darrm_opt.accounting.mixture import DrawnMajority
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import total_of
-from darrm_opt.planning.plain_majority import answers_total, plain_majority_total, private_model_count
+from darrm_opt.bagging import Bags
+from darrm_opt.planning.plain_majority import answers_total, majority, private_model_count
+from darrm_opt.planning.question import Question
 
 
 def voters(K: int, epsilon: float, delta: float = 0.0, affected: int | None = None) -> Problem:
@@ -46,40 +48,38 @@ def test_bits_are_cheaper_than_the_votes_of_three_voters(delta: float) -> None:
     epsilon, account = answers_total(problem, 2, 0.05, fresh=True)
     assert account == "bits"
     assert epsilon == by_bits(problem, 2, 0.05) < optimal_composition(0.4, delta, 6, 0.05).epsilon
-    assert plain_majority_total(problem, 2, 0.05, fresh=True) == (epsilon, "bits")
 
 
-def test_models_together_pay_for_every_answer_unless_they_are_fresh() -> None:
-    problem = voters(3, 0.4)
-    for queries in (1, 2, 1000):
-        assert plain_majority_total(problem, queries, 0.0)[0] <= 1.2
-    assert plain_majority_total(problem, 2, 0.0) == (1.2, "post-processing")
-    assert plain_majority_total(problem, 1, 0.0)[1] != "post-processing"  # its bit is cheaper
-    assert plain_majority_total(problem, 40, 0.0, fresh=True)[0] > 1.2
-
-
-def test_where_a_draw_decides_the_bits_of_the_mixture_count() -> None:
-    problem = voters(3, 2.0, affected=3)
-    distribution = AffectedDistribution.binomial(3, 0.1)
-    for fresh in (False, True):
-        found = plain_majority_total(problem, 1, 0.05, fresh=fresh, distribution=distribution)
-        expected = DrawnMajority(NoiseFunction(np.ones(4)), problem, distribution, fresh).epsilon(1, 0.05)
-        assert found == (expected, "bits")
-        assert expected < plain_majority_total(problem, 1, 0.05, fresh=fresh)[0]
-    rare = AffectedDistribution.binomial(3, 1e-4)
-    assert plain_majority_total(problem, 2, 0.01, distribution=rare) == (0.0, "bits")
-    assert plain_majority_total(voters(3, math.inf), 1, 0.01, distribution=rare) == (0.0, "bits")
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize(
+    ("voter", "total", "chance", "account"),
+    [
+        (2.0, 3.0, 0.1, "bits"),  # by the draw
+        (math.inf, 1.0, 1e-4, "bits"),
+        (2.0, 0.1, 0.1, "none"),
+        (math.inf, 1.0, 0.5, "none"),
+        (0.3, 2.0, 1.0, "without a draw"),  # the draw reaches every voter
+    ],
+)
+def test_a_draw_decides_if_its_bits_cost_least(
+    voter: float, total: float, chance: float, account: str, fresh: bool
+) -> None:
+    bags = Bags(10_000, round(10_000 * chance), replacement=False)
+    question = Question.of(3, Privacy(voter), 1, Privacy(total, 0.05), None, bags=bags, fresh=fresh)
+    option = majority(question)
+    assert option.fits == (account != "none")
+    if account == "bits":
+        drawn = DrawnMajority(NoiseFunction(np.ones(4)), question.released, bags.affected_distribution(3), fresh)
+        assert option.account == "bits"
+        assert option.spent is not None
+        assert option.spent.epsilon == drawn.epsilon(1, 0.05)
+    assert option.why.startswith("A record is so unlikely to be drawn") == (account == "bits")
 
 
 def test_nothing_is_proved_of_voters_that_show_their_records() -> None:
-    nothing = (math.inf, "none")
     for fresh in (False, True):
-        assert plain_majority_total(voters(3, math.inf), 1, 0.1, fresh=fresh) == nothing
-        assert answers_total(voters(3, math.inf), 1, 0.1, fresh=fresh) == nothing
-        assert plain_majority_total(voters(3, 0.5, 0.2), 9, 1e-3, fresh=fresh) == nothing
-        sure = AffectedDistribution.exactly(3, 3)
-        assert plain_majority_total(voters(3, math.inf), 1, 0.1, fresh=fresh, distribution=sure) == nothing
-    assert answers_total(voters(3, 0.4), 2, 0.1, fresh=False) == nothing
+        assert answers_total(voters(3, math.inf), 1, 0.1, fresh=fresh) == (math.inf, "none")
+    assert answers_total(voters(3, 0.4), 2, 0.1, fresh=False) == (math.inf, "none")
 
 
 def test_models_are_counted_until_they_cost_more_than_the_total() -> None:

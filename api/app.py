@@ -42,6 +42,9 @@ problem details (RFC 9457), media type `application/problem+json`, and name the 
 """
 
 
+_READ_HEADERS = ["Authorization", "Content-Type", "If-None-Match", "Last-Event-ID", "X-API-Key", "X-Request-ID"]
+
+
 def create_app(settings: Settings | None = None) -> FastAPI:
     """Return the application, by default with the environment's settings; nothing is opened before startup."""
     config = read_settings() if settings is None else settings
@@ -154,14 +157,7 @@ def _add_middleware(app: FastAPI, settings: Settings, ring: KeyRing | None) -> N
             CORSMiddleware,
             allow_origins=settings.cors_origins,
             allow_methods=("GET", "POST", "PUT", "DELETE"),
-            allow_headers=(
-                "Authorization",
-                "Content-Type",
-                "If-None-Match",
-                "Last-Event-ID",
-                "X-API-Key",
-                "X-Request-ID",
-            ),
+            allow_headers=_READ_HEADERS,
             expose_headers=("ETag", "Location", "Retry-After", "X-Request-ID"),
         )
     # Around everything that can reject or fail: each request has an id, a log line and a count.

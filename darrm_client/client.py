@@ -215,7 +215,6 @@ class DarrmClient:
         self.close()
 
     def _result_of_item(self, item: Any, spec: DesignSpec, deadline: Deadline) -> VerifiedAnswer | DarrmError:
-        """Return one result of a batch, waiting for it if necessary."""
         try:
             status, details = member(item, "status"), item.get("problem")
             if details is not None:

@@ -109,15 +109,12 @@ class HttpBackend:
                         yield event.get("event", "message"), content
                         if isinstance(content, dict) and content.get("state") in FINAL_STATES:
                             return
-            except TransientFailure as failure:
-                error, retry_after = failure.error, failure.retry_after
+            except TransientFailure as err:
+                failure = err
             else:
                 # A stream without a final state is broken, even if it was closed regularly.
-                error, retry_after = ServiceUnreachable("The stream of events ended before the job did."), None
-            delay = retry_delay(attempt, retry_after, 1.0)
-            if attempt == self._transport.retries or delay >= deadline.remaining:
-                raise error
-            time.sleep(delay)
+                failure = TransientFailure(ServiceUnreachable("The stream of events ended before the job did."))
+            self._transport.pause(attempt, failure, deadline)
             attempt += 1
 
     def designs(self, method: str, path: str, deadline: Deadline) -> Any:
@@ -201,12 +198,16 @@ class Transport:
             try:
                 return self._send(method, path, content, deadline)
             except TransientFailure as failure:
-                # Jitter: clients that failed together must not return together.
-                delay = retry_delay(attempt, failure.retry_after, random.SystemRandom().uniform(0.5, 1.0))
-                if attempt == self.retries or delay >= deadline.remaining:
-                    raise failure.error from failure
-            time.sleep(delay)
+                self.pause(attempt, failure, deadline)
         raise AssertionError("the last try answers or raises")
+
+    def pause(self, attempt: int, failure: TransientFailure, deadline: Deadline) -> None:
+        """Wait for the next attempt; raise the error of the last one if there is none, or no time for it."""
+        # Jitter: clients that failed together must not return together.
+        delay = retry_delay(attempt, failure.retry_after, random.SystemRandom().uniform(0.5, 1.0))
+        if attempt == self.retries or delay >= deadline.remaining:
+            raise failure.error from failure
+        time.sleep(delay)
 
     @contextmanager
     def lines(self, path: str, deadline: Deadline, headers: dict[str, str]) -> Iterator[Iterator[str]]:
@@ -331,7 +332,6 @@ def _json(body: bytes) -> Any:
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
-    """Yield the lines of a stream, without their ends."""
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")

@@ -244,7 +244,6 @@ def open_table(path: Path, argument: str = "url") -> Store:
 
 
 def _database(path: Path) -> Store:
-    """Return a SQLite cache, opened for reading only."""
     return open_store(f"sqlite:///{path.absolute()}?mode=ro")
 
 
@@ -310,14 +309,9 @@ def _documents(text: str, path: Path) -> Iterator[tuple[int, Any]]:
 
 
 READERS: dict[str, Callable[[Path], Store]] = {
-    ".sqlite": _database,
-    ".sqlite3": _database,
-    ".db": _database,
-    ".parquet": _export,
-    ".pq": _export,
-    ".csv": _export,
-    ".jsonl": _lines,
-    ".ndjson": _lines,
+    **dict.fromkeys((".sqlite", ".sqlite3", ".db"), _database),
+    **dict.fromkeys((".parquet", ".pq", ".csv"), _export),
+    **dict.fromkeys((".jsonl", ".ndjson"), _lines),
     ".json": _records,
 }
 """Readers by file name extension."""

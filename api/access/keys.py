@@ -258,7 +258,6 @@ def _key(content: dict[str, Any]) -> Key:
 
 
 def _write(path: Path, keys: tuple[Key, ...]) -> None:
-    """Replace the file atomically."""
     text = json.dumps({"format": FORMAT, "keys": [asdict(key) for key in keys]}, indent=1) + "\n"
     try:
         with replacing(path, 0o600) as draft:

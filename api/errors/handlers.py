@@ -166,7 +166,6 @@ _WHOLE_ERRORS = frozenset({"json_invalid", "coded", "too_many_fields", "too_many
 
 
 def _detail_of_whole(location: str, error: dict[str, Any]) -> str:
-    """Return the text for an error of a whole body or query."""
     match error["type"]:
         case "json_invalid":
             return f"The body is not JSON: {error['ctx']['error']} at character {error['loc'][1]}."
@@ -191,7 +190,6 @@ def _allowed_methods(request: Request) -> list[str]:
 
 
 async def _handle_http_exception(request: Request, err: HTTPException) -> JSONResponse:
-    """Answer errors of HTTP: unknown path, unsupported method."""
     status, detail, headers = err.status_code, err.detail, err.headers
     if status == HTTPStatus.BAD_REQUEST:  # from FastAPI: not text, nested too deeply, a number too long
         # or from `api.routes.requests`, which FastAPI turns into 400

@@ -94,7 +94,6 @@ class RequestContextMiddleware(HttpMiddleware):
 
 @lru_cache(maxsize=256)  # cached responses have the same ones
 def _missing_headers(headers: tuple[tuple[bytes, bytes], ...]) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the default headers that are not in ``headers``."""
     present = {name for name, _ in headers}
     return tuple(header for header in DEFAULT_HEADERS if header[0] not in present)
 

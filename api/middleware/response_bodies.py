@@ -146,7 +146,6 @@ class ResponseCacheMiddleware(HttpMiddleware):
 
 @lru_cache(maxsize=256)  # slower to build than to send
 def _headers(form: str, etag: str, length: int) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the headers of a cached response to a query."""
     response = encoded_response(b"", form, "gamma", {"ETag": etag, "Cache-Control": REVALIDATE})
     response.headers["content-length"] = str(length)
     return tuple(response.raw_headers)
@@ -157,17 +156,8 @@ THREAD_BYTES = 2**16  # smallest body to compress in a thread, because it takes 
 
 LEVEL = 5
 
-_TYPES = (
-    b"application/json",
-    b"application/problem+json",
-    b"image/svg+xml",
-    b"text/css",
-    b"text/csv",
-    b"text/html",
-    b"text/javascript",
-    b"text/plain",
-)
-"""Media types to compress."""
+_APPLICATION = (b"application/json", b"application/problem+json", b"image/svg+xml")
+_TYPES = (*_APPLICATION, b"text/css", b"text/csv", b"text/html", b"text/javascript", b"text/plain")  # to compress
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -267,7 +257,6 @@ def _is_text(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 def _varying(headers: Sequence[tuple[bytes, bytes]]) -> Headers:
-    """Return headers with Vary: Accept-Encoding."""
     vary = [value for name, value in headers if name == b"vary"]
     rest = [(name, value) for name, value in headers if name != b"vary"]
     return [*rest, (b"vary", b", ".join([*vary, b"Accept-Encoding"]))]

@@ -295,7 +295,6 @@ class _CollectedMetric:
 
 
 def _remove_dead_workers(folder: Path) -> None:
-    """Remove the gauges of dead workers; their counters stay."""
     for process in {path.stem.rpartition("_")[2] for path in folder.glob("gauge_live*.db")}:
         if process.isdigit() and not _is_alive(int(process)):
             mark_process_dead(int(process), str(folder))  # type: ignore[no-untyped-call]  # as above

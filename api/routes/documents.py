@@ -149,7 +149,6 @@ def _with_enums(schema: Any) -> Any:
 
 
 def _with_examples(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the description with the examples of its models."""
     models = schema["components"]["schemas"]
     for model in _subclasses(BaseModel):
         if model.__name__ in models and (examples := examples_of(model)):

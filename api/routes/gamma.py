@@ -1,4 +1,4 @@
-"""Routes of noise functions: design of one or of a batch, lookup by id, cost estimate; and tables by their id."""
+"""Routes of noise functions: design of one or of a batch, lookup by id, cost estimate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from api.responses import (
     DESIGN_RESPONSES,
     ETAG_HEADER,
     IF_NONE_MATCH_PARAMETER,
-    JSON,
     NOT_MODIFIED_RESPONSE,
     Columns,
     encode,
@@ -49,15 +48,12 @@ from api.routes.requests import (
     get_service,
     stored_record,
 )
-from api.schemas.designs import DesignId, TableAnswer, TableDesignAnswer
 from api.schemas.jobs import BatchAnswer, BatchItem, BatchRequest
 from api.schemas.questions import DesignRequest, EstimateAnswer, GammaAnswer
 from api.service.design_service import DesignService, Pending, design_task
 from darrm_opt.answers.running_time import MAX_ESTIMATED_VOTERS, estimate_running_time, estimate_to_dict
-from darrm_opt.answers.tables import stored_table
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.questions.design import Design
-from darrm_opt.tables.record import GROUP_KIND, KIND
 
 router = create_router("design")
 
@@ -282,26 +278,3 @@ def _columns(results: Sequence[BatchItem]) -> Columns:
             lines.append((i, item.status, "", None, None, item.problem.detail))
     names = ("problem", "status", "id", "l", "gamma", "detail")
     return {name: [line[place] for line in lines] for place, name in enumerate(names)}
-
-
-def _add_table(path: str, kind: str, model: type[BaseModel], summary: str) -> None:
-    async def route(id: DesignId, request: Request, service: Service) -> Response:
-        """Read a stored table; it is proved again, and nothing is solved."""
-        require_json(request)
-        answer = model.model_validate(stored_table(id, await stored_record(id, service, kind, f"/v1/{path}")))
-        return permanent_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request)
-
-    router.add_api_route(
-        f"/{path}/{{id}}",
-        route,
-        methods=["GET"],
-        name=f"get_{path}_by_id",
-        summary=summary,
-        openapi_extra={"parameters": [IF_NONE_MATCH_PARAMETER]},
-        response_model=model,
-        responses={200: {"headers": ETAG_HEADER}, **NOT_MODIFIED_RESPONSE, **error_responses(404, 406, 422)},
-    )
-
-
-_add_table("plurality", KIND, TableAnswer, "A stored table, by its id")
-_add_table("table", GROUP_KIND, TableDesignAnswer, "A stored table for groups of voters, by its id")

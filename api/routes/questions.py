@@ -1,4 +1,4 @@
-"""Routes of questions: one function for all of `darrm_opt.questions`."""
+"""Routes of questions: one function for all of `darrm_opt.questions`; and of the tables they store, by their id."""
 
 from __future__ import annotations
 
@@ -7,28 +7,38 @@ from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
 
 from api.errors.problem_details import NotCached
+from api.middleware.response_bodies import EncodedAnswer, permanent_response
 from api.responses import (
     DESIGN_RESPONSES,
+    ETAG_HEADER,
+    IF_NONE_MATCH_PARAMETER,
     JOB_RESPONSES,
     JSON,
+    NOT_MODIFIED_RESPONSE,
     TABLES,
+    error_responses,
     json_response,
     negotiated_form,
     pending_response,
+    require_json,
     table_content,
     table_response,
 )
-from api.routes.requests import Service, StrictRoute, get_and_post, until_disconnect
+from api.routes.requests import Service, StrictRoute, get_and_post, stored_record, until_disconnect
+from api.schemas.designs import DesignId, TableAnswer, TableDesignAnswer
 from api.schemas.questions import json_type, model_of_question
 from api.service.design_service import ACCOUNT_TIMES, DesignService, Pending, check_scenarios
 from api.tasks.answers import AnswerTask, answer_model
+from darrm_opt.answers.tables import stored_table
 from darrm_opt.design.objective import as_objective
 from darrm_opt.questions.design import FOUND, Design
 from darrm_opt.questions.question import Question
 from darrm_opt.questions.registry import QUESTIONS
 from darrm_opt.questions.table import AnyTable
+from darrm_opt.tables.record import GROUP_KIND, KIND
 
 
 def _seconds(asked: Question, service: DesignService) -> float:
@@ -111,3 +121,28 @@ def _route(question: type[Question], model: Any) -> Callable[..., Any]:
 
 for _question in QUESTIONS.values():
     add(_question)
+
+
+def _add_table(path: str, kind: str, model: type[BaseModel], summary: str) -> None:
+    async def route(id: DesignId, request: Request, service: Service) -> Response:
+        """Read a stored table; it is proved again, and nothing is solved."""
+        require_json(request)
+        answer = model.model_validate(stored_table(id, await stored_record(id, service, kind, f"/v1/{path}")))
+        return permanent_response(EncodedAnswer.of(answer.model_dump_json().encode(), JSON, id), request)
+
+    router.add_api_route(
+        f"/{path}/{{id}}",
+        route,
+        methods=["GET"],
+        name=f"get_{path}_by_id",
+        tags=["design"],
+        summary=summary,
+        openapi_extra={"parameters": [IF_NONE_MATCH_PARAMETER]},
+        response_model=model,
+        responses={200: {"headers": ETAG_HEADER}, **NOT_MODIFIED_RESPONSE, **error_responses(404, 406, 422)},
+    )
+
+
+# after `/plurality/options`, which is no id
+_add_table("plurality", KIND, TableAnswer, "A stored table, by its id")
+_add_table("table", GROUP_KIND, TableDesignAnswer, "A stored table for groups of voters, by its id")

@@ -199,14 +199,12 @@ def _parameters(parameter: type[BaseModel] | dict[str, Any]) -> Sequence[dict[st
 
 @cache
 def _list_fields(model: type[BaseModel]) -> frozenset[str]:
-    """Return the fields of a model that hold a list."""
     properties = model.model_json_schema()["properties"]
     return frozenset(name for name, field in properties.items() if _query_schema(field).get("type") == "array")
 
 
 @cache
 def _numeric_fields(model: type[BaseModel]) -> frozenset[str]:
-    """Return the fields of a model that hold a number or numbers."""
     return frozenset(name for name, field in model.model_json_schema()["properties"].items() if _holds_number(field))
 
 

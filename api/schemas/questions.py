@@ -33,7 +33,6 @@ from darrm_opt.questions.question import Fields, Question
 
 
 def _named(names: Collection[str]) -> Any:
-    """Return the type of a name in a registry."""
     return Annotated[str, one_of(names), Field(json_schema_extra={"enum": [*names]})]
 
 

@@ -401,7 +401,6 @@ class DesignService(ServiceResources):
         return await self._queue(task, seconds)
 
     async def _nearest(self, task: Task) -> dict[str, Any] | None:
-        """Return the best stored answer whose guarantee implies the one requested, labelled, or None."""
         flight = f"nearest {task.key} {self.viewer}"
         nearest = await self._flights.do(flight, lambda: task.nearest(self.context))
         if nearest is not None:

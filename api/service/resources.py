@@ -233,7 +233,6 @@ class ServiceResources:
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:
-    """Log the error that ended background work."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _LOG.error("work in the background ended", exc_info=error)
 
@@ -244,7 +243,6 @@ async def _own_client() -> list[str]:
 
 
 def _open_webhooks(jobs: Jobs, settings: Settings, run_in_thread: RunInThread, ring: KeyRing | None) -> Webhooks | None:
-    """Return the webhooks of the jobs; None without a secret."""
     if settings.webhook_secret is None:
         return None
     from api.service.webhooks import Webhooks, stored_webhooks

@@ -35,21 +35,12 @@ This excludes loopback, ULA, link-local, site-local and multicast addresses, and
 address: IPv4-compatible, IPv4-mapped, SIIT (``::ffff:0:0:0/96``) and NAT64 with its local prefix.
 """
 
-_SPECIAL = tuple(
-    map(
-        ipaddress.ip_network,
-        (
-            "2001::/23",  # protocol assignments, Teredo among them
-            "2001:db8::/32",  # documentation
-            "2002::/16",  # 6to4
-            "3fff::/20",  # documentation
-            "192.0.0.0/24",  # protocol assignments
-            "192.88.99.0/24",  # relays of 6to4
-        ),
-    )
-)
-"""Parts of the unicast space that belong to no host; listed here because the library differs between releases of
-Python."""
+_SPECIAL = [
+    *map(ipaddress.ip_network, ("2001::/23", "192.0.0.0/24")),  # protocol assignments, Teredo among them
+    *map(ipaddress.ip_network, ("2001:db8::/32", "3fff::/20")),  # documentation
+    *map(ipaddress.ip_network, ("2002::/16", "192.88.99.0/24")),  # 6to4 and its relays
+]
+"""Parts of the unicast space that belong to no host, which the library knows in some releases of Python alone."""
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

@@ -133,7 +133,6 @@ class Webhooks:
             _LOG.error("a webhook cannot be handled", exc_info=task.exception())
 
     async def _attempt(self, webhook: Webhook, job: Job) -> None:
-        """Make one attempt, and record its outcome."""
         outcome: WebhookState = "delivered"
         reason, delay = "", 0.0
         try:

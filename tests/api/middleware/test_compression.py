@@ -92,19 +92,8 @@ def test_an_event_stream_is_never_compressed(client: TestClient) -> None:
     assert body.startswith(b"retry: ")
 
 
-@pytest.mark.parametrize(
-    ("text", "accepted"),
-    [
-        ("gzip", True),
-        ("GZIP", True),
-        ("deflate, gzip;q=0.5", True),
-        ("gzip;q=0", False),
-        ("gzip; q=0.000", False),
-        ("*;q=0.1", True),
-        ("*, gzip;q=0", False),
-        ("identity", False),
-        ("", False),
-    ],
-)
-def test_accept_encoding_is_parsed(text: str, *, accepted: bool) -> None:
-    assert accepts_gzip([(b"accept-encoding", text.encode())]) == accepted
+def test_accept_encoding_is_parsed() -> None:
+    accepted = ("gzip", "GZIP", "deflate, gzip;q=0.5", "*;q=0.1")
+    refused = ("gzip;q=0", "gzip; q=0.000", "*, gzip;q=0", "identity", "")
+    for text in (*accepted, *refused):
+        assert accepts_gzip([(b"accept-encoding", text.encode())]) == (text in accepted), text

@@ -27,6 +27,7 @@ the violation of complementary slackness: 0 everywhere if every coordinate is a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -157,8 +158,10 @@ class MasterProgram:
         by_knots: bool = False,
         tolerance: float = MIN_TOLERANCE,
         interior: bool = False,
+        further: Sequence[PrivacyConstraint] = (),
     ) -> None:
         self._constraint, self._monotone = constraint, shape == "monotone"
+        self._constraints = (constraint, *further)  # all on the same γ; most programs have one
         self._columns = goal.weights.size
         self.knots: Knots | None = None  # coordinates that the solver sees; None: all
         if by_knots:
@@ -170,6 +173,7 @@ class MasterProgram:
         self._limits: list[Array] = []
         self._scales: list[Array] = []  # factor of each row in the solver
         self._multisets: list[Counts] = []
+        self._owners: list[Integers] = []  # number of the constraint of each multiset
         self._place: dict[bytes, int] = {}  # index of each multiset among the rows
         self._active: Integers = np.empty(0, dtype=np.int64)  # rows in the solver, in its order
         self.rows = self.iterations = 0
@@ -188,10 +192,11 @@ class MasterProgram:
 
         return InteriorPoint(self._solver_columns, tolerance)
 
-    def add(self, multisets: Counts) -> Array:
-        """Add a row per multiset; return the rows, shape (multisets, entries)."""
+    def add(self, multisets: Counts, number: int = 0) -> Array:
+        """Add a row of a constraint, given by its number, per multiset; return the rows, shape (multisets, entries)."""
         keys = multiset_keys(multisets)
-        rows = new_rows = cached_rows(self._constraint, multisets, keys)
+        rows = new_rows = cached_rows(self._constraints[number], multisets, keys)
+        keys = _row_keys(keys, number)
         if not self._place.keys().isdisjoint(keys):
             stored_places = [self._place[key] for key in keys if key in self._place]
             new_indices = [i for i, key in enumerate(keys) if key not in self._place]
@@ -201,13 +206,10 @@ class MasterProgram:
             zip(keys, range(self.rows - self._goal_rows, self.rows - self._goal_rows + len(keys)), strict=True)
         )
         self._multisets.append(multisets)
-        self._add(new_rows, self._constraint.limit)
-        return rows
-
-    def add_rows(self, constraint: PrivacyConstraint, multisets: Counts) -> Array:
-        """Add and return the rows of another constraint on the same γ, which `bound_for` does not cover."""
-        rows = cached_rows(constraint, multisets)
-        self._add(rows, constraint.limit)
+        if len(self._constraints) > 1:
+            self._owners.append(np.full(len(multisets), number))
+        limits = np.full(len(new_rows), self._constraints[number].limit)
+        self._append(self._to_variables(self._widen(new_rows)), limits)
         return rows
 
     @property
@@ -236,11 +238,11 @@ class MasterProgram:
             return worst
         return replace(worst, value=float(values[row]), counts=self._join(self._multisets)[row])
 
-    def new_multisets(self, multisets: Counts) -> Counts:
+    def new_multisets(self, multisets: Counts, number: int = 0) -> Counts:
         """Return the multisets without a row in the solver, which may violate its rows by its tolerance."""
         if not len(multisets):
             return multisets
-        places = [self._place.get(key) for key in multiset_keys(multisets)]
+        places = [self._place.get(key) for key in _row_keys(multiset_keys(multisets), number)]
         if len(self._active) == self.rows:
             return multisets[[place is None for place in places]]
         active = set((self._active - self._goal_rows).tolist())
@@ -337,12 +339,14 @@ class MasterProgram:
         multipliers[binding] = solution
         return multipliers
 
-    def bound_for(self, loosest: PrivacyConstraint, weights: Array, multipliers: Array, *, exact: bool = True) -> float:
-        """Return a proven bound on weights·γ over everything that ``loosest`` allows, from multipliers of these rows.
+    def bound_for(
+        self, readings: Sequence[PrivacyConstraint], weights: Array, multipliers: Array, *, exact: bool = True
+    ) -> float:
+        """Return a proven bound on weights·γ over all that the loosest ``readings`` of the constraints allow.
 
-        ``exact`` recomputes the rows.
+        It is proved by multipliers of these rows; ``exact`` recomputes the rows.
         """
-        # A multiset stands for a row of either constraint. Rows with multipliers are recomputed for ``loosest``; or, if
+        # A multiset stands for a row of either reading. Rows with multipliers are recomputed for the loosest; or, if
         # that takes long, a row A′ is bounded by this program's A: A·γ ≤ A′·γ + |A − A′|₁, and the mass of L moves
         # by at most 2Σ|p_i − p′_i| in the sum.
         support = np.flatnonzero((multipliers > 0) & (multipliers < np.inf))
@@ -350,10 +354,18 @@ class MasterProgram:
         rows, limits = self._join(self._rows)[support], self._join(self._limits)[support]
         extra = 0.0
         if exact and len(limits[multiset_rows]):
-            multisets = self._join(self._multisets)[support[multiset_rows] - self._goal_rows]
-            rows[multiset_rows] = self._to_variables(self._widen(cached_rows(loosest, multisets)))
-            limits[multiset_rows] = loosest.limit
+            places = support[multiset_rows] - self._goal_rows
+            multisets, new_rows, new_limits = (
+                self._join(self._multisets)[places],
+                rows[multiset_rows],
+                limits[multiset_rows],
+            )
+            for number, loosest in enumerate(readings):
+                own = slice(None) if len(readings) == 1 else self._join(self._owners)[places] == number
+                new_rows[own] = self._to_variables(self._widen(cached_rows(loosest, multisets[own])))
+                new_limits[own] = loosest.limit
         elif len(limits[multiset_rows]):
+            (loosest,) = readings
             corners, loosest_corners = self._constraint.corners, loosest.corners
             chances = ((corners.p, loosest_corners.p), (corners.reflected, loosest_corners.reflected))
             shift = max(np.abs(one - other).max() for one, other in chances) + STEP_ERROR
@@ -401,10 +413,6 @@ class MasterProgram:
         size = self.knots.size
         return np.concatenate([self.knots.expand(values[:size]), values[size:]])
 
-    def _add(self, rows: Array, limit: float) -> None:
-        """Add rows of γ."""
-        self._append(self._to_variables(self._widen(rows)), np.full(len(rows), limit))
-
     def _append(self, rows: Array, limits: Array) -> None:
         if limits.size:
             scales = _scales(rows)
@@ -427,6 +435,11 @@ class MasterProgram:
         if self._monotone:
             upper = np.minimum(np.cumsum(upper), 1.0)
         return NoiseFunction.from_upper_half(upper, self._constraint.K)
+
+
+def _row_keys(keys: tuple[bytes, ...], number: int) -> tuple[bytes, ...]:
+    """Return keys of the rows of a constraint; those of the first are the multisets' own."""
+    return tuple([key + bytes([number]) for key in keys]) if number else keys
 
 
 def _scales(rows: Array) -> Array:

@@ -9,13 +9,11 @@ targets, each in its loosest reading.
 
 from __future__ import annotations
 
-import numpy as np
-
 from darrm_opt.design.certificate import certify, repair_for_all
-from darrm_opt.design.constraint import Counts, PrivacyConstraint, cached_rows
+from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE, MAX_ROUNDS, no_release
 from darrm_opt.design.goal import CanonicalGoal
-from darrm_opt.design.master_program import MasterProgram, dual_bound, in_increments
+from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.schedule import SolveClock, binding_family
 from darrm_opt.design.separation.oracle import worst_case
@@ -47,9 +45,8 @@ class TargetsSolver:
         if self._goal.goal.rows.size:
             accepted = "an objective whose utility is linear in γ, for several targets"
             raise InvalidInput("objective", str(objective), accepted)
-        self._program = MasterProgram(self._constraints[0], self._goal.goal, shape, backend)
-        self._multisets: list[tuple[int, Counts]] = []
-        self._seen: set[tuple[int, bytes]] = set()
+        first, *further = self._constraints
+        self._program = MasterProgram(first, self._goal.goal, shape, backend, further=further)
         self._rounds = 0
 
     def solve(self) -> Solution:
@@ -122,31 +119,16 @@ class TargetsSolver:
 
     def _add(self, place: int, multisets: Counts) -> bool:
         """Add the new rows of a target; return whether there are any."""
-        keys = [(place, np.ascontiguousarray(counts).tobytes()) for counts in multisets]
-        new = multisets[[key not in self._seen for key in keys]] if keys else multisets
-        if not len(new):
-            return False
-        self._seen.update(keys)
-        self._program.add_rows(self._constraints[place], new)
-        self._multisets.append((place, new))
-        return True
+        new = self._program.new_multisets(multisets, place)
+        if len(new):
+            self._program.add(new, place)
+        return len(new) > 0
 
     def _upper_bound(self) -> float:
         """Return the bound by the last multipliers, with every row and limit in its target's loosest reading."""
         # The loop maximises the canonical goal; the multipliers for the utility itself prove a closer bound.
-        left = self._clock.remaining
+        goal, program, left = self._goal.goal, self._program, self._clock.remaining
         if left is None or left > 0:
-            self._program.maximise(self._goal.goal.weights, None if left is None else min(left, 1.0))
+            program.maximise(goal.weights, None if left is None else min(left, 1.0))
         loosest = [PrivacyConstraint.loosest(problem) for problem in self._problem.each_target]
-        rows = [cached_rows(loosest[place], multisets) for place, multisets in self._multisets]
-        limits = [np.full(len(multisets), loosest[place].limit) for place, multisets in self._multisets]
-        weights, multipliers = self._goal.goal.weights, self._program.multipliers
-        matrix, bounds = np.concatenate(rows), np.concatenate(limits)
-        if self._shape == "monotone":
-            weights, matrix = in_increments(weights), in_increments(matrix)
-            matrix = np.concatenate([np.ones((1, matrix.shape[1])), matrix])
-            bounds = np.concatenate([np.ones(1), bounds])
-        if multipliers.size != len(bounds):  # rows added after the last solve
-            multipliers = np.concatenate([multipliers, np.zeros(max(0, len(bounds) - multipliers.size))])
-        found = dual_bound(weights, matrix, bounds, multipliers, self._problem.K)
-        return min(1.0, found + self._goal.goal.offset)
+        return min(1.0, program.bound_for(loosest, goal.weights, program.multipliers) + goal.offset)

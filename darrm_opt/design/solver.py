@@ -373,11 +373,11 @@ class Solver:
             # equations gives its multipliers without another solve. Any multipliers prove a bound; these a close one.
             multipliers = program.multipliers_for(goal.weights)
             if multipliers is not None:
-                bound = program.bound_for(loosest, goal.weights, multipliers, exact=exact) + goal.offset
+                bound = program.bound_for((loosest,), goal.weights, multipliers, exact=exact) + goal.offset
             if multipliers is None or bound - utility > GOOD_BOUND:
                 bound = min(bound, self._solved_bound(loosest, utility, exact=exact))
         if self.loop.multipliers.size and bound - utility > GOOD_BOUND:
-            canonical = program.bound_for(loosest, self.goal.weights, self.loop.multipliers, exact=exact)
+            canonical = program.bound_for((loosest,), self.goal.weights, self.loop.multipliers, exact=exact)
             bound = min(bound, self.goal.utility_bound(canonical + self.goal.offset))
         return min(1.0, bound)
 
@@ -387,7 +387,7 @@ class Solver:
         program.drop_slack_rows()
         while True:
             status, _ = program.maximise(goal.weights, self.clock.remaining, INTERIOR_SHARE * self._tolerance)
-            bound = program.bound_for(loosest, goal.weights, program.multipliers, exact=exact) + goal.offset
+            bound = program.bound_for((loosest,), goal.weights, program.multipliers, exact=exact) + goal.offset
             if status is not Status.OPTIMAL or bound - utility <= self._tolerance:
                 return bound
             if not program.refine(goal.weights, 0.1 * self._tolerance):

@@ -90,16 +90,16 @@ class SequenceProgram:
         ]
         # At the start the multisets represent every line, since lines near each other bind at the same ones; later
         # multisets represent the line that they violate.
-        program = MasterProgram(self._constraint, self._goal.goal, "free", "highs")
-        for constraint in constraints:
-            program.add_rows(constraint, self._multisets)
+        program = MasterProgram(constraints[0], self._goal.goal, "free", "highs", further=constraints[1:])
+        for number in range(len(constraints)):
+            program.add(self._multisets, number)
         noise, scale = no_release(problem.K), 1.0
         for _ in range(MAX_ROUNDS):
             status, answer = program.maximise(self._goal.weights, None)
             if status is not Status.OPTIMAL:
                 break
             noise, scale, is_violated = answer, 1.0, False
-            for constraint in constraints:
+            for number, constraint in enumerate(constraints):
                 # Looser than a proof needs: this region guides a search, and the result is calibrated by its account.
                 above = constraint.limit + 100 * CUT_TOLERANCE
                 worst = worst_case(noise, constraint, above=above, most=MAX_CUTS, settle="never")
@@ -109,7 +109,7 @@ class SequenceProgram:
                     scale = min(scale, max(0.0, constraint.limit / worst.value))
                 if len(worst.cuts):
                     is_violated = True
-                    program.add_rows(constraint, worst.cuts)
+                    program.add(worst.cuts, number)
                     # For the next regions, which differ little from this one.
                     self._multisets = np.unique(np.concatenate([self._multisets, worst.cuts]), axis=0)
             if not is_violated or stop():

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from itertools import permutations
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,12 +22,10 @@ from darrm_opt.plurality import (
     PluralityObjective,
     TableMechanism,
     mechanism_class,
-    mechanism_from_record,
     solve_table,
 )
 from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
-from darrm_opt.release import PrivateVote, ReleaseLog
 from darrm_opt.tables.problem import ABSTENTION
 
 Counts = tuple[int, ...]
@@ -205,17 +201,6 @@ def test_the_exponential_mechanism_has_twice_the_rate_over_many_releases() -> No
 
 
 # ------------------------------------------------------------------------------- logs, refusals
-
-
-def test_a_selection_mechanism_in_a_log(tmp_path: Path) -> None:
-    mechanism = mechanism_class("permute_and_flip").of(7, 3, 0.5)
-    log = ReleaseLog.create(tmp_path / "log", mechanism, budget=Privacy(3.0))
-    assert (log.limit, log.account, log.mechanism) == (3, "optimal", mechanism)
-    assert PrivateVote(mechanism, log).release([2] * 7) in {0, 1, 2}
-    record = json.loads(json.dumps(mechanism.record()))
-    assert mechanism_from_record(record) == mechanism != mechanism_class("exponential").of(7, 3, 0.5)
-    with refused("mechanism", "\"'rate'\""):
-        mechanism_from_record({key: each for key, each in record.items() if key != "rate"})
 
 
 def test_invalid_selection_mechanisms() -> None:

@@ -172,9 +172,6 @@ def test_a_time_limit_keeps_earlier_results() -> None:
     assert all(option.spent is None or option.spent.epsilon <= 1.0 for option in options)
     with refused("time_limit", "0"):
         plan(3, INF, 2, Privacy(1.0, 1e-5), 1, time_limit=0)
-
-
-def test_the_time_limit_is_reported_and_results_are_proved() -> None:
     found = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, time_limit=1e-3)
     assert found.warnings[-1].startswith("The time limit of 0.001 s was reached")
     assert {option.why for option in found.options if option.name == "optimal"} == {TIME_IS_UP}

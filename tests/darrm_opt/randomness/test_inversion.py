@@ -25,7 +25,9 @@ from darrm_opt.inversion import (
 )
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class, selection
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.mechanisms.selection import SelectionMechanism
+from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly, SystemRandomness, below_each
 from darrm_opt.tables.problem import ABSTENTION
 
@@ -207,7 +209,7 @@ def test_what_is_drawn_has_the_law_of_its_mechanism(
 def test_ties_fall_on_every_leader_alike(tried: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "MAX_TRIED", tried)
     counts = np.array([(3, 3, 3, 2)] * 90_000)
-    for mechanism in MECHANISMS:
+    for mechanism in (*MECHANISMS, PlainVote(11, 4, Privacy(1.0))):
         seen = np.bincount(mechanism.draw_many(counts, SystemRandomness()) + 1, minlength=5)[1:4]
         assert stats.chisquare(seen).pvalue > 1e-9
 

@@ -15,7 +15,7 @@ from support.cases import for_each
 from support.noisy_votes import vote_total
 from support.refusals import refused, refuses
 
-from darrm_opt import NotPrivate, Privacy, Problem, solve
+from darrm_opt import NotPrivate, Privacy, Problem
 from darrm_opt.accounting import PrivacyBudget
 from darrm_opt.accounting.calibrate import release_target
 from darrm_opt.errors import InvalidInput
@@ -205,16 +205,6 @@ def test_a_line_that_does_not_count_its_labels_is_damage(tmp_path: Path, labels:
     journal.locked(lambda file: file.append({"count": 1} | ({} if labels is None else {"labels": labels})))
     with pytest.raises(ReleaseLogDamaged, match="count its classes"):
         ReleaseLog(tmp_path / "log")
-
-
-def test_a_log_is_for_one_kind_of_mechanism(tmp_path: Path) -> None:
-    log = ReleaseLog.open_or_create(tmp_path / "log", CAPPED, queries=5)
-    assert ReleaseLog.open_or_create(tmp_path / "log", CAPPED, queries=5).left == 5
-    majority = solve(Problem.from_allowance(K=3, m=2, epsilon=0.4))
-    other = ReleaseLog.create(tmp_path / "other", majority, queries=5)
-    for mechanism, its_log in ((majority, log), (NoisyMaximum(7, 3, 5.0), log), (CAPPED, other)):
-        with refused("budget"):
-            PrivateVote(mechanism, its_log)
 
 
 def test_a_record_of_a_table_is_proved_like_any_other() -> None:

@@ -90,6 +90,9 @@ MIN_MEAN = 1e-300
 PLACE_STEP, PARTS = 0.08, 256
 """Spacing of the logarithms at which an integrand is computed, and number of parts between two of them."""
 
+END_EXPONENT = 50.0
+"""Exponent below which an integrand's exponential is where the grid ends, for the lowest order."""
+
 INTEGRAL_ERROR = 1e-8
 """Error of the logarithm of an integral: differences of numbers that agree to 1/`PARTS`², and exponents below 10⁶."""
 
@@ -231,7 +234,7 @@ def added_moments(pairs: Sequence[LawPairs], among: int, rare: float, orders: Ar
         return np.full(orders.size, np.inf)
     powers = orders - 1
     # The end of the grid only affects tightness: the rest at either end is bounded and added below.
-    end = math.log((50 + 2 * powers[-1]) / least)
+    end = math.log((END_EXPONENT + 2 * powers[-1]) / least)
     places = np.concatenate([[-18.0], np.linspace(-4, end, math.ceil((end + 4) / PLACE_STEP) + 1)])
     logs = np.empty(places.size)
     for number, v in enumerate((np.exp(places) / among).tolist()):
@@ -276,8 +279,8 @@ class RoundProfile:
         end = among + 12 * math.sqrt(among * variance) + 1.5 * float(ratios[-1])
         step = max(SPREAD_SHARE * variance, math.sqrt(6 * SPREAD_SHARE * variance))
         cells = fast_length(min(MAX_CELLS, max(MIN_CELLS, math.ceil(end / step), 2 * among)))
-        step = max(end / cells, float(ratios[-1]) / (cells - 2))
-        places = ratios / step
+        step = end / cells
+        places = ratios / step  # in two thirds of the cells
         low = np.floor(places).astype(np.intp)
         upper = places - low
         grid = np.bincount(low, chances * (1 - upper), cells) + np.bincount(low + 1, chances * upper, cells)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -260,11 +261,10 @@ def test_accounts_are_those_of_what_is_known(monkeypatch: pytest.MonkeyPatch) ->
         asked = seen(
             monkeypatch, sampled_divergences=(np.array([2.0, 3.0]), np.array([0.5, 0.25])), rdp_epsilon=(1.0, 2)
         )
-        known = np.ones(3)
         scheme: Any = "without-replacement" if neighbours == "replace-one" else "poisson"
         sampling = Sampling(10, 5, scheme=scheme)
-        assert sampled._renyi_of_divergences(lambda _, known=known: known, sampling, 4, 0.1) == Privacy(1.0, 0.1)
-        assert asked["sampled_divergences"] == (known, 0.5, neighbours == "replace-one")
+        assert sampled._renyi_of_divergences(np.ones_like, sampling, 4, 0.1) == Privacy(1.0, 0.1)
+        assert asked["sampled_divergences"][1:] == (0.5, neighbours == "replace-one")
         assert asked["rdp_epsilon"][0].tolist() == [4 * 0.5 * (1 + 4 * UNIT), 4 * 0.25 * (1 + 4 * UNIT)]
 
 
@@ -409,13 +409,14 @@ def test_moments_of_a_record_removed_are_those_of_the_mean(among: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(allocation, "log_moments", lambda log_p, _, orders: (orders - 1) * math.log(2) - log_p[0, 0] - 2)
         pairs: Any = [stub([[math.exp(-2.0)]], [[1.0]]), stub([[math.exp(-1.0)]], [[1.0]])]  # the second is less
+        patch.setattr(allocation, "ULP", UNIT)
         found = allocation.removed_moments(pairs, among, 0.0, orders)
     size = float(sampled.LOG_FACTORIALS[10])
     for order, each in zip(range(2, 11), found.tolist(), strict=True):
         exact = sum(Fraction(math.comb(among, k), 2**among) * Fraction(2 * k, among) ** order for k in range(among + 1))
         exact_log = (Decimal(exact.numerator) / exact.denominator).ln()
-        error = 2 * among * ULP * (8 * size + 11 + 16) + order * math.log(among) * 4 * ULP
-        charged(each, exact_log, error, room=0.08)
+        error = 2 * among * UNIT * (8 * size + 11 + 16) + order * math.log(among) * 4 * UNIT
+        charged(each, exact_log, error, room=1e-9)
 
 
 def test_a_moment_needs_all_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -480,3 +481,174 @@ def test_a_round_is_never_below_its_law_and_close(among: int) -> None:
         assert np.all(found <= exact + 5e-3)
     assert profile.error < 1e-8
     assert profile.step * (profile.masses.size - 1) >= 2.0  # the largest mean is on the grid
+
+
+def test_integrals_are_those_of_chords_and_of_what_is_beyond_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few points and a near end, so that each piece shows; between two points the function is below its chord."""
+    step, parts, end_exponent = 0.75, 4, 1.0
+    for name, value in (("ULP", UNIT), ("PLACE_STEP", step), ("PARTS", parts), ("END_EXPONENT", end_exponent)):
+        monkeypatch.setattr(allocation, name, value)
+    p = np.array([[0.25, 0.75, 0.0], [0.5, 0.25, 0.25]])
+    q = np.array([[0.5, 0.375, 0.125], [0.375, 0.25, 0.375]])
+    orders, among = np.array([2.0, 3.0, 5.0]), 2
+    pairs = [stub(p[:1, :2], q[:1, :2]), stub(p, q)]
+    found = allocation.added_moments(pairs, among, 0.0, orders)
+    unit = Decimal(UNIT)
+    laws = [
+        [(Decimal(a), Decimal(b) / Decimal(a) * (1 - 2 * unit)) for a, b in zip(*row, strict=True) if a]
+        for row in zip(p.tolist(), q.tolist(), strict=True)
+    ]
+    least = min(ratio for law in laws for _, ratio in law)
+    end = ((Decimal(end_exponent) + 8) / least).ln()
+    count = math.ceil((end + 4) / Decimal(step)) + 1
+    places = [Decimal(-18), *(-4 + (end + 4) * n / (count - 1) for n in range(count))]
+    logs = []
+    for place in places:
+        v = place.exp() / among
+        mean = max(sum((a * (-v * ratio).exp() for a, ratio in law), Decimal(0)) for law in laws)
+        logs.append(min(among * (mean.ln() + 16 * unit * 103), Decimal(0)))
+    fine: list[tuple[Decimal, Decimal]] = []  # v, and the function there by chords of its logarithm
+    for n in range(len(places) - 1):
+        left, right = places[n].exp(), places[n + 1].exp()
+        for part in range(parts + (n == len(places) - 2)):
+            v = (places[n] + (places[n + 1] - places[n]) * part / parts).exp()
+            fine.append((v, (logs[n] + (logs[n + 1] - logs[n]) * (v - left) / (right - left)).exp()))
+    for order, value in zip(orders.tolist(), found.tolist(), strict=True):
+        s = int(order) - 1
+        total = fine[0][0] ** s / s + 2 / least * ((s - 1) * end).exp() * logs[-1].exp()
+        for (low, before), (high, after) in pairwise(fine):
+            power, next_power = (Decimal(high**n - low**n) / n for n in (s, s + 1))
+            total += before * power + (after - before) * (next_power - low * power) / (high - low)
+        exact = (total / math.factorial(s - 1)).ln() + Decimal(allocation.INTEGRAL_ERROR)
+        assert abs(Decimal(value) - exact) < Decimal("1e-11")
+
+
+def test_a_round_is_summed_on_a_grid_and_charged_for_its_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    ratios, chances, among, unit = np.array([0.0, 0.5, 2.5]), np.array([0.125, 0.5, 0.375]), 3, 2.0**-12
+    changes = {"ULP": unit, "FFT_ERROR": 2.0**-9, "POWER_ERROR": 2.0**-8, "ATOM_ERROR": 2.0**-7, "MIN_CELLS": 8}
+    for name, value in changes.items():
+        monkeypatch.setattr(allocation, name, value)
+    monkeypatch.setattr(allocation, "_atoms", lambda *_: (ratios, chances))
+    monkeypatch.setattr(allocation, "fast_length", lambda size: size)
+    variance = float(chances @ (ratios - 1) ** 2)
+    end = among + 12 * math.sqrt(among * variance) + 1.5 * 2.5
+    for share, most, wanted in (
+        (0.02, 999, math.ceil(end / math.sqrt(0.12 * variance))),
+        (0.02, 41, 41),
+        (9.0, 999, 8),
+    ):
+        monkeypatch.setattr(allocation, "SPREAD_SHARE", share)
+        monkeypatch.setattr(allocation, "MAX_CELLS", most)
+        found = allocation.RoundProfile.of(lambda losses: 0.25 + 0 * losses, among, 0.0)
+        cells = found.masses.size - 1
+        assert cells == wanted
+        step = end / cells
+        assert found.step == pytest.approx(step / among, rel=1e-14)
+        grid, sums = np.zeros(cells), np.zeros(cells)
+        for ratio, chance in zip(ratios / step, chances, strict=True):
+            low = math.floor(ratio)
+            grid[low] += chance * (low + 1 - ratio)
+            grid[low + 1] += chance * (ratio - low)
+        for place in np.ndindex(cells, cells, cells) if cells < 9 else []:
+            sums[sum(place) % cells] += math.prod(grid[n] for n in place)
+        if cells < 9:
+            np.testing.assert_allclose(np.diff(found.masses), sums, atol=1e-14)
+            np.testing.assert_allclose(np.diff(found.means), sums * np.arange(cells), atol=1e-13)
+        error = math.expm1(3 * 4 * 3 * unit) + 2 * cells * unit
+        error += math.sqrt(cells) * (4 * math.log2(cells) * 2.0**-9 + 3 * 2.0**-8)
+        assert found.error == pytest.approx(error, rel=1e-13)
+        assert found.atom_error == pytest.approx(3 * (2.0**-7 + 8 * unit) / 0.75, rel=1e-14)
+    assert allocation.FIRST_ORDERS[-1] == allocation.ORDERS[-1]
+
+
+def test_both_directions_of_a_round_are_charged_for_its_errors() -> None:
+    """U is 0 or 2 with chance ½ each, on a grid of steps of 1."""
+    masses, means = np.array([0.0, 0.5, 0.5, 1.0]), np.array([0.0, 0.0, 0.0, 1.0])
+    profile = allocation.RoundProfile(1.0, masses, means, 0.015625, 0.0078125)
+    for x in (0.5, 1.5):
+        error = 0.0078125 * (1 + x)
+        found = [float(each(np.array([math.log(x)]))[0]) for each in (profile.removed, profile.added)]
+        assert found[0] == pytest.approx(1 - x + x / 2 + error + x * 0.015625, rel=1e-14)
+        put = 1 / x - 1 if 1 / x > 2 else 1 / x / 2
+        assert found[1] == pytest.approx(x * put + error + 0.015625, rel=1e-14)
+
+
+def two_ratios(losses: Array) -> Array:
+    """Return δ of R = ½ or 2, exactly where it is that of any R from ½ on."""
+    x = np.exp(losses)
+    return np.asarray(np.where(x < 0.5, -np.expm1(losses), np.maximum(2 - x, 0.0) / 3))
+
+
+def test_atoms_end_where_the_profile_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocation, "ATOM_ERROR", 0.0)
+    ratios, _ = allocation._atoms(two_ratios, 0.0)
+    assert 0.4 < ratios[1] <= 0.5
+    assert 2.0 <= ratios[-1] < 2.4
+    assert allocation._atoms(lambda losses: np.maximum(-np.expm1(losses), 0.0), 0.0)[0][1] >= 0.9
+    one_side = known_profile(np.array([0.5, 0.5]), np.array([1.0, 0.0]))
+    ratios, chances = allocation._atoms(one_side, 1e-9)
+    assert (ratios[0], chances[0]) == (0.0, pytest.approx(0.5, abs=1e-3))
+
+
+def test_accounts_of_rounds_are_those_of_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    laws = LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]))
+    spread = Sampling(9, scheme="random-allocation", among=6, times=2)
+
+    def accounts(release: ReleaseGuarantee | None, families: Any = None) -> dict[str, Any]:
+        return allocation.allocated_accounts(lambda _: release, lambda _: families, spread, 1, 7, 0.1)
+
+    assert accounts(None) == {}
+    assert accounts(ReleaseGuarantee(Privacy(1.0))).keys() == {"pld"}
+    found = accounts(ReleaseGuarantee(laws=lambda: laws))
+    assert found.keys() == {"pld", "renyi"}
+    assert found["renyi"].args == ([laws], [laws], 3, 4, 0.0, 0.1)
+    families = [LawTriples(laws.on_data, laws.on_neighbour, missing=missing) for missing in (0.125, 0.25, 0.0625)]
+    assert accounts(None, families)["pld"].args[1:] == (3, 4, 7 * 0.25, 0.1)
+    monkeypatch.setattr(allocation, "composed_epsilon", lambda *_: 1.0)
+    monkeypatch.setattr(allocation, "epsilon_at_delta", lambda *_: 2.0)
+    assert [allocation._direction(lambda losses: 0.5 + 0 * losses, rounds, 0.1) for rounds in (1, 2)] == [2.0, 1.0]
+
+
+@for_each(
+    ("answers", "many", "expected", "orders"),
+    [
+        ([(2.0, 3.0), (1.0, 4.0)], [1], 2.0, None),  # the other direction is less
+        ([(2.0, 3.0), (2.0, 4.0)], [1], 2.0, None),
+        ([(9.0, 5.0), (1.5, 6.0), (3.0, 4.0), (2.5, 3.0)], [1, 2], 2.5, [2, 3, 4, 5, 6, 7, 8]),  # of high orders all
+        ([(2.0, 3.0), (3.0, 2.0), (1.0, 2.0)], [1], 2.0, [2, 3, 4]),
+        ([(2.0, 3.0), (3.0, 8.0), (2.5, 8.0)], [1], 2.5, [4, 5, 6, 7, 8]),
+    ],
+)
+def test_orders_of_a_round_are_searched_in_the_larger_direction(
+    answers: list[tuple[float, float]], many: list[int], expected: float, orders: list[int] | None
+) -> None:
+    asked, removed, added, left = list[Any](), list[Any](), list[Any](), iter(answers)
+    laws = LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]))
+
+    def best(*of: Any) -> tuple[float, float]:
+        asked.append(of)
+        return next(left)
+
+    def moments_of(calls: list[Any]) -> Any:
+        def function(*of: Any) -> Any:
+            calls.append((of[2], of[3].tolist()))
+            return of[3]
+
+        return function
+
+    changes = {"ULP": UNIT, "SLACK_SHARE": 0.125, "MANY_ORDERS": 5, "FIRST_ORDERS": np.array([2.0, 4.0, 8.0])}
+    changes |= {"ORDERS": np.array([2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]), "rdp_epsilon": best}
+    changes |= {"removed_moments": moments_of(removed), "added_moments": moments_of(added)}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in changes.items():
+            patch.setattr(allocation, name, value)
+        assert allocation._renyi([laws], [laws], 3, 4, 0.0, 0.5) == Privacy(expected, 0.5)
+    rare = 0.125 * 0.5 * 0.875 / (4 * 2)
+    assert [of[0] for of in removed] == [rare] * len(many)
+    assert [of[0] for of in added] == [rare / 3] * (1 if orders is None else 2)
+    assert {of[1] for of in asked} == {0.5 * 0.875 * 0.875 * (1 - 8 * UNIT)}
+    if orders is not None:
+        assert added[1][1] == orders
+    for divergences, _, at in asked:
+        np.testing.assert_allclose(divergences, 4 * at / (at - 1) * (1 + 4 * UNIT), rtol=1e-14)
+    assert next(left, None) is None

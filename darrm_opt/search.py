@@ -22,10 +22,7 @@ def least_fitting(fits: Callable[[float], bool], low: float, high: float, precis
     >>> round(least_fitting(lambda x: x * x >= 2, 0.0, 2.0), 9)
     1.414213562
     """
-    while high - low > precision * high + LEAST:
-        middle = low + (high - low) / 2
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
+    return _narrowed(lambda value: not fits(value), low, high, precision)[1]
 
 
 def largest_fitting(fits: Callable[[float], bool], low: float, high: float, precision: float = RESOLUTION) -> float:

@@ -35,7 +35,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian
 from darrm_opt.rounding import ULP
-from darrm_opt.search import largest_count_between
+from darrm_opt.search import largest_count_between, least_fitting
 
 TEST_SIGMAS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 11.0, 16.0)
 """Candidates for the noise τ of the test [voters]."""
@@ -198,17 +198,12 @@ def ptr_epsilon(
         return proposal if passes >= chance else None
 
     high = batch.epsilon(delta)
-    if (best := attempt(high)) is None:
+    if attempt(high) is None:
         accepted = "voters that agree more, more of them, or more queries"
         raise InvalidInput("leader_share", leader_share, accepted, _does_not_pay(batch, high))
-    low = 0.0
-    while high - low > 0.01 * high:
-        middle = (low + high) / 2
-        if (found := attempt(middle)) is None:
-            low = middle
-        else:
-            high, best = middle, found
-    return best
+    found = attempt(least_fitting(lambda epsilon: attempt(epsilon) is not None, 0.0, high, 0.01))
+    assert found is not None  # noqa: S101 - for the type checker: a total that fits was returned
+    return found
 
 
 def check_that_it_pays(proposal: Proposal, leader_share: float = LEADER_SHARE) -> float:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+
 import numpy as np
 
 from darrm_opt import NoiseFunction, Problem
@@ -37,3 +40,10 @@ def uneven(rng: np.random.Generator, K: int) -> NoiseFunction:
     """Return a γ that is not monotone wherever K allows one."""
     noise = random_noise(rng, K, str(rng.choice(["uniform", "coin", "alternating", "spike", "small"])))
     return NoiseFunction.from_upper_half(noise.values[K // 2 + 1 :][::-1], K) if noise.is_monotone else noise
+
+
+def splits(n0: int, n1: int, moving: int) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the numbers of voters (down, up, up to one, down from one) of n₀ near 0 and n₁ near 1, at most ``moving``."""
+    for down, up, up_to_one, down_from_one in itertools.product(*2 * [range(n0 + 1)], *2 * [range(n1 + 1)]):
+        if down + up <= n0 and up_to_one + down_from_one <= n1 and down + up + up_to_one + down_from_one <= moving:
+            yield down, up, up_to_one, down_from_one

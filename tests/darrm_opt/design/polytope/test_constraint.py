@@ -124,11 +124,3 @@ def test_no_voters_within_F_are_worse_than_the_corners(seed: int) -> None:
                 pairs.append((p, q) if i < problem.affected else (p, p))  # a voter that the record does not reach
             phi = mean(g, [p for p, _ in pairs]) / growth - mean(g, [q for _, q in pairs])
             assert phi <= Decimal(float(largest)) + Decimal("1e-13")
-
-
-@for_each("K", [1, 2, 7, 8])
-def test_entries_count_the_upper_half(K: int) -> None:
-    problem = Problem(K, Privacy(0.1), Privacy(0.3))
-    constraint = PrivacyConstraint.of(problem)
-    assert constraint.entries == len([l for l in range(K + 1) if 2 * l > K])
-    assert constraint.rows(np.zeros((0, 4), dtype=np.int64)).shape == (0, constraint.entries)

@@ -72,12 +72,6 @@ def test_layers_hold_H_at_every_multiset(K: int, kind: str) -> None:
     assert len(seen) == math.comb(K + 3, 3)
 
 
-@pytest.mark.parametrize(("K", "most"), [(7, 3), (7, 7), (8, 1)])
-def test_layers_stop_where_told(K: int, most: int) -> None:
-    noise = random_noise(np.random.default_rng(K), K, "uniform")
-    assert [s for s, _, _ in layers(noise.signed, 0.6, 0.4, most)] == [*range(most + 1)]
-
-
 @for_each("width", [0, 1, 4])
 @for_each("K", [5, 12, 17])
 def test_rows_near_a_face_are_a_part_of_the_layers(K: int, width: int) -> None:
@@ -168,22 +162,6 @@ def test_rows_of_many_voters_and_no_others_are_made_by_convolution(monkeypatch: 
     assert np.array_equal(
         mass(np.array([0.25]), nobody, nobody[:, 0], MAX_STEPWISE_K + 1), np.full((2, MAX_STEPWISE_K + 2), 7.0)
     )
-
-
-@pytest.mark.parametrize("K", [3, MAX_STEPWISE_K + 1])
-def test_no_multisets_have_no_masses(K: int) -> None:
-    nothing = np.zeros((0, 2), dtype=np.int64)
-    assert mass(np.array([0.25, 0.75]), nothing, nothing[:, 0], K).shape == (0, K + 1)
-
-
-@pytest.mark.parametrize("K", [6, 9])
-def test_stored_layers_are_the_layers(K: int) -> None:
-    noise = random_noise(np.random.default_rng(K), K, "uniform")
-    kept = stored_layers(noise.signed, 0.6, 0.4, K)
-    assert kept is not None
-    for (s, first, layer), (t, from_, again) in zip(layers(noise.signed, 0.6, 0.4, K), kept, strict=True):
-        assert (s, first) == (t, from_)
-        assert np.array_equal(layer, again)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from support.cases import for_each
 from support.exact import mean
+from support.searches import splits
 
 from darrm_opt.design.constraint import LABELS
 from darrm_opt.design.separation.first_order import Choice, Rows, Skeletons, Slopes, first_order_choice
@@ -27,13 +27,6 @@ def skeletons(seed: int, n: int, moving: int) -> Skeletons:
     rows = Rows(rng.uniform(-1, 1, (3, n + 1)), np.array([2, 1, 0]), np.array([0, 1, 2]))
     i, n1 = np.divmod(np.arange(3 * (n + 1)), n + 1)
     return Skeletons(rows, i, n1, moving)
-
-
-def splits(n0: int, n1: int, moving: int) -> Iterator[Split]:
-    """Yield how many voters may be on each of `KINDS`."""
-    for split in itertools.product(range(n0 + 1), range(n0 + 1), range(n1 + 1), range(n1 + 1)):
-        if split[0] + split[1] <= n0 and split[2] + split[3] <= n1 and sum(split) <= moving:
-            yield split
 
 
 def phi(row: Array, n1: int, q: Fraction, Delta: Fraction, split: Split) -> Fraction:

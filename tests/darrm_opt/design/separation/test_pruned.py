@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from support.cases import for_each
 from support.exact import mean, signed
+from support.searches import splits
 from support.strategies import random_noise
 
 from darrm_opt.design.constraint import DOWN, DOWN_FROM_ONE, ONE, UP, UP_TO_ONE, XY, YX, PrivacyConstraint
@@ -62,14 +63,6 @@ def rough(seed: int, n: int, many: int = 3) -> Array:
     rows: Array = straight + rng.uniform(-1, 1, (many, n + 1)) * 10.0 ** rng.uniform(-4, 0, (many, 1))
     rows[0] = np.round(2 * rows[0]) / 2
     return rows
-
-
-def splits(n0: int, n1: int, moving: int) -> Iterator[Split]:
-    """Yield (down, up, up to one, down from one)."""
-    for down, up, up_to_one, down_from_one in itertools.product(*2 * [range(n0 + 1)], *2 * [range(n1 + 1)]):
-        everybody = down + up + up_to_one + down_from_one
-        if down + up <= n0 and up_to_one + down_from_one <= n1 and everybody <= moving:
-            yield down, up, up_to_one, down_from_one
 
 
 def phi(row: Array, n1: int, q: float, Delta: float, split: Split) -> float:

@@ -27,28 +27,33 @@ import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from time import monotonic
 from typing import IO, Any
 
 import numpy as np
 
-from darrm.cli.files import read_text
-from darrm.cli.output import ProgressDisplay, say
-from darrm.cli.parameters import typed_sampling
+from darrm.cli.files import check_writable, read_text
+from darrm.cli.output import ProgressDisplay, answer, as_json, say
+from darrm.cli.parameters import number, typed_sampling
+from darrm.cli.release_logs import budget_fields, open_log, spent_text
 from darrm.cli.vote_files import Missing, blocks, check_format, count_rows, labels
 from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.arguments import whole_number
+from darrm_opt.design.report import count_text
 from darrm_opt.durable_file import errors_naming, flush_folder
 from darrm_opt.errors import BudgetExceeded, InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.base import mechanism_from_record, planned_total
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
+from darrm_opt.mechanisms.table import GroupTableMechanism
 from darrm_opt.problem import Privacy
 from darrm_opt.release import BatchWithheld, BudgetSpent, EnsembleSampler, PrivateVote, ReleaseLog, Sample
 from darrm_opt.release.log_lines import checked_id
-from darrm_opt.tables.votes import Labels, label_type
+from darrm_opt.tables.votes import AS_CLASS, EVENLY, Labels, label_type
 from darrm_opt.untrusted import json_value
 
 ROWS = 65_536
@@ -410,3 +415,95 @@ def label_asked(
         file.write(whole)
     part.replace(output)
     return len(whole), unanswered
+
+
+TRIALS = 3
+"""Queries of a dry run."""
+
+
+def needed_command(ask: str | None) -> str:
+    """Return the command that votes on samples; refuse that there is none."""
+    if ask is None:
+        raise InvalidInput("ask", None, "the command that votes on samples", "A file of votes has no samples.")
+    return ask
+
+
+def label_samples(
+    command: str,
+    source: str,
+    log_file: str,
+    labels: str,
+    drawn: dict[str, Any],
+    budget: tuple[str | None, str | None, str | None],
+    release_id: str | None,
+    missing: Missing | None,
+    *,
+    json: bool,
+) -> None:
+    """Release labels of queries that have a fresh sample of the records each; ``source`` has the mechanism."""
+    check_writable(labels, "output")
+    check_writable(log_file, "release_log")
+    # What is there is the whole of an earlier job: labels are not overwritten.
+    if Path(labels).exists():
+        raise InvalidInput("output", labels, "a file that does not exist yet")
+    mechanism, sampling, planned = sampled_mechanism(source, drawn)
+    asked = None if budget[0] is None else whole_number(number(budget[0]), "queries", "a whole number", least=1)
+    if asked is not None and asked % sampling.labels:
+        raise InvalidInput("queries", asked, f"whole texts of {sampling.labels} labels each")
+    with answering(command, mechanism, missing_for(missing, mechanism)) as answerer:
+        # A wrong form of answer costs nothing: it is seen before there is a log, and before a sample is drawn.
+        with ProgressDisplay("trying the command"):
+            answerer.try_once(sampling)
+        with ProgressDisplay("proving the budget"):
+            # Opened before anything is drawn: a sample is charged before anybody sees it.
+            log = open_log(log_file, mechanism, *budget, planned=planned, sampling=sampling)
+        # An older log is for its own scheme, whose total does not hold for another.
+        if log.sampling != sampling:
+            raise InvalidInput("release_log", log_file, f"the release log of {sampling.words}")
+        count = log.limit if asked is None else asked
+        released, unanswered = label_asked(answerer, labels, mechanism, sampling, log, count, release_id)
+    if unanswered:
+        say(
+            f"The command failed for {count_text(len(unanswered), 'query', 'queries')}, spent and -2 in {labels}: "
+            + ", ".join(map(str, unanswered))
+        )
+    if released < count // sampling.labels * sampling.labels:
+        say("The last queries have no label: samples that were drawn when a process ended are spent, rounds whole.")
+    fields = {"labels": released, "unanswered": unanswered, "output": labels, "release_log": log_file}
+    fields |= budget_fields(log)
+    answer(
+        as_json(fields | {"sampling": sampling.record()})
+        if json
+        else f"{count_text(released, 'label')} in {labels}. {spent_text(log)}"
+    )
+
+
+def try_command(command: str, source: str, drawn: dict[str, Any], missing: Missing | None, *, json: bool) -> None:
+    """Ask a command about made-up shares and say how it answered."""
+    mechanism, sampling, _ = sampled_mechanism(source, drawn)
+    started = monotonic()
+    voted = missing_for(missing, mechanism)
+    with answering(command, mechanism, voted) as answerer, ProgressDisplay("trying the command"):
+        answerer.try_once(sampling, TRIALS)
+    answered = TRIALS * sampling.labels
+    fields = {"answered": answered, "voters": mechanism.K, "classes": mechanism.classes}
+    answer(
+        as_json(fields | {"seconds": monotonic() - started})
+        if json
+        else f"The command answered {answered} lines about made-up shares, each by {mechanism.K} classes "
+        f"0 to {mechanism.classes - 1}, in {monotonic() - started:.1f} s. Nothing was drawn or charged."
+    )
+
+
+def missing_for(missing: Missing | None, mechanism: VoteMechanism) -> Missing | None:
+    """Return the same for a mechanism, or refuse it: missing votes of a group become votes of that group."""
+    if missing is None:
+        return None
+    # Dealt in turn, the votes of private voters would not be independent: proved for one of them alone.
+    if missing.how == EVENLY and mechanism.private_voters and mechanism.affected > 1:
+        accepted = f"{AS_CLASS}, where a record reaches {mechanism.affected} private voters"
+        raise InvalidInput("missing", missing.how, accepted, "Or design for voters that are not private.")
+    if isinstance(mechanism, GroupTableMechanism):
+        missing = replace(missing, groups=tuple(group.K for group in mechanism.problem.groups))
+    missing.check(mechanism.K, mechanism.classes)
+    return missing

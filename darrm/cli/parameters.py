@@ -427,6 +427,12 @@ def refuse_missing(**typed: tuple[str | None, str]) -> None:
         raise InvalidInput(absent[0], None, typed[absent[0]][1], advice)
 
 
+def needed_files(**typed: str | None) -> list[str]:
+    """Return the names of files without which nothing works, as typed; refuse a command that lacks some."""
+    refuse_missing(**{name: (text, "a file") for name, text in typed.items()})
+    return [text for text in typed.values() if text is not None]
+
+
 def number(text: str | None) -> Any:
     """Return the int or float that ``text`` spells, else the text itself, which the core will refuse by name.
 

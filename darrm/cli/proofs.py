@@ -404,7 +404,7 @@ def _table_fields(mechanism: VoteMechanism) -> tuple[dict[str, Any], str, str] |
 
 def _log_proof(file: str) -> Proof:
     """Return the proof of what a release log releases by, and of its total."""
-    from darrm.cli.verbs.label import assumption, budget_fields
+    from darrm.cli.release_logs import assumption, budget_fields
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.release import ReleaseLog
 

@@ -1,13 +1,14 @@
 """Command line, ``darrm <verb>``.
 
     parser            how verbs declare their parameters; words to values; help texts
-    parameters        the parameters that verbs share, as small groups
-    question_options  options made from the fields of a question; `verbs.question` reads them, asks and shows
+    parameters        the options that verbs share, and the readers of what was typed
+    question_options  options made from the fields of a question; `verbs.question` asks and shows
     output            answers and messages; the one place that turns errors and statuses into exit codes
     cached_solve      solve, through the cache where that pays; the answer in a file
     files             reading, and atomic writing
 
-A verb is a function in ``darrm.cli.verbs``: it takes options, calls the core and prints.
+A verb is a function in ``darrm.cli.verbs``: it takes options, calls the core and prints. Work of some length has a
+module of its own, which may import what it needs: `proofs`, `table_design`, `label_job`, `precomputing`.
 """
 
 import gc

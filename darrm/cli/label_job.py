@@ -39,7 +39,7 @@ import numpy as np
 from darrm.cli.files import check_writable, read_text
 from darrm.cli.output import ProgressDisplay, answer, as_json, say
 from darrm.cli.parameters import number, typed_sampling
-from darrm.cli.release_logs import budget_fields, open_log, spent_text
+from darrm.cli.release_logs import assumption, budget_fields, open_log, spent_text
 from darrm.cli.vote_files import Missing, blocks, check_format, count_rows, labels
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.arguments import whole_number
@@ -149,6 +149,21 @@ def label_file(
         partial_path.replace(os.path.realpath(output))
         flush_folder(partial_path.parent)
     return LabelResult(count, count - unpaid, job.release_id)
+
+
+def show_labelled(result: LabelResult, log: ReleaseLog, output: str, *, json: bool) -> None:
+    """Print how many labels were written, and what they and the budget cost."""
+    if json:
+        record = log.mechanism.record()
+        released = {"labels": result.labels, "resumed": result.resumed, "output": output}
+        released |= {"release_id": result.release_id, "release_log": str(log.path)}
+        answer(as_json(released | budget_fields(log) | {"problem": record.get("problem", record)}))
+        return
+    written = count_text(result.labels, "label")
+    lines = [f"{written} in {output}. {spent_text(log)}"]
+    if log.budget is not None:
+        lines += filter(None, [assumption(log)])
+    answer("\n".join(lines))
 
 
 def _budget_exceeded(log: ReleaseLog, missing: int, count: int, partial_path: Path) -> BudgetExceeded:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from darrm.cli.cached_solve import solution_in
 from darrm.cli.files import read_text
@@ -24,9 +24,6 @@ from darrm_opt.release import ReleaseLog
 from darrm_opt.release.log import mechanism_of
 from darrm_opt.tables.record import group_records
 from darrm_opt.untrusted import json_value, typed
-
-if TYPE_CHECKING:
-    from darrm.cli.label_job import LabelResult
 
 
 def budget_fields(log: ReleaseLog) -> dict[str, Any]:
@@ -198,18 +195,3 @@ def open_log(
             "an existing release log, or a budget to create one with",
             "Give --total-epsilon and --total-delta, or --queries.",
         ) from err
-
-
-def show_labelled(result: LabelResult, log: ReleaseLog, output: str, *, json: bool) -> None:
-    """Print how many labels were written, and what they and the budget cost."""
-    if json:
-        record = log.mechanism.record()
-        released = {"labels": result.labels, "resumed": result.resumed, "output": output}
-        released |= {"release_id": result.release_id, "release_log": str(log.path)}
-        answer(as_json(released | budget_fields(log) | {"problem": record.get("problem", record)}))
-        return
-    written = count_text(result.labels, "label")
-    lines = [f"{written} in {output}. {spent_text(log)}"]
-    if log.budget is not None:
-        lines += filter(None, [assumption(log)])
-    answer("\n".join(lines))

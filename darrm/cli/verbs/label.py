@@ -120,10 +120,11 @@ def label(
         label_samples,
         missing_for,
         needed_command,
+        show_labelled,
         try_command,
     )
     from darrm.cli.ptr import open_ptr_log
-    from darrm.cli.release_logs import mechanism_in, open_log, show_labelled, show_status
+    from darrm.cli.release_logs import mechanism_in, open_log, show_status
     from darrm.cli.vote_files import missing_votes
     from darrm_opt.arguments import whole_number
     from darrm_opt.errors import InvalidInput, Rule

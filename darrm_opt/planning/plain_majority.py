@@ -90,11 +90,8 @@ def _from_draw(question: Question) -> Option | None:
         return None
     drawn = DrawnMajority(_ones(question.K), question.released, distribution, fresh)
     epsilon = total_of([(drawn.guarantee, Q)], total.delta).epsilon
-    without, _ = answers_total(question.voters, Q, total.delta, fresh=fresh)
-    if not fresh:
-        without = min(without, compose_models({question.voter: question.affected}, total.delta).epsilon)
-    # Otherwise the accounts without the draw, which follow, prove the same with a better reason.
-    if not epsilon <= min(total.epsilon, without):
+    # Otherwise the accounts without the draw, which follow, give a better reason; models never cost less than the draw.
+    if not epsilon <= min(total.epsilon, answers_total(question.voters, Q, total.delta, fresh=fresh)[0]):
         return None
     why = "A record is so unlikely to be drawn that the models need no noise: that is bagging's own privacy."
     return _plain(question, why, Privacy(epsilon, total.delta), "bits", Q)

@@ -55,8 +55,8 @@ PASS_CHANCE = 0.99
 FIELDS = ("order", "test_sigma", "test_threshold", "target")
 """Fields of the record of a proposal."""
 
-ROUNDING = 1 - 2.0**-40
-"""Share of a Rényi budget that is used."""
+ROUNDING = 2.0**-40
+"""Part of 1 + ε that is left for rounding [nats]."""
 
 
 class NoisyVote(Accountable, Protocol):
@@ -260,7 +260,7 @@ class Reference:
         return known[moved]
 
     def distance(self, order: float, target: float) -> int:
-        """Return the number of voters who must move until the loss exceeds a target; −1 if it does so unmoved."""
+        """Return the number of voters who must move until the loss exceeds a target; 0 if it does so unmoved."""
         return 1 + largest_count_between(lambda moved: is_within(self.renyi(order, moved), target), -1, self._batch.K)
 
     def proposal(self, total: Privacy) -> tuple[Proposal, float]:
@@ -295,11 +295,9 @@ def _target(total: Privacy, order: float, sigma: float) -> float | None:
     """Return the largest Rényi loss at λ with which a batch and the test's bit are (ε, δ)-DP; None if there is none."""
     test = float(_test(sigma).renyi(np.array([order]))[0])
     conversion = math.log1p(-1 / order) - math.log(total.delta * order) / (order - 1)
-    target = (total.epsilon - conversion) * ROUNDING - test
-    # Lowered by the roundings of the conversion until the total holds in floating point.
-    while target > 0 and rdp_epsilon([(target + test) * (1 + 4 * ULP)], total.delta, [order])[0] > total.epsilon:
-        target -= 2.0**-40 * (1 + total.epsilon)
-    return target if target > 0 else None
+    target = total.epsilon - conversion - test - ROUNDING * (1 + total.epsilon)
+    holds = target > 0 and is_within(rdp_epsilon([target + test], total.delta, [order])[0], total.epsilon)
+    return target if holds else None
 
 
 def _least_threshold(total: Privacy, sigma: float) -> int:

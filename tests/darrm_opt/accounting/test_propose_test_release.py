@@ -20,7 +20,9 @@ from support.label_laws import label_law
 from support.paths import ROOT
 from support.refusals import refused as refused_input
 
+from darrm_opt.accounting import propose_test_release as ptr
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
+from darrm_opt.accounting.labels.discrete_gaussian_argmax import MASS_ERROR, LatticeNoise
 from darrm_opt.accounting.labels.vote_release import VoteRelease
 from darrm_opt.accounting.propose_test_release import (
     Proposal,
@@ -254,3 +256,89 @@ def test_the_number_that_is_not_for_publication_is_at_least_the_exact_loss() -> 
 def test_bad_input_is_named(make: object, argument: str) -> None:
     with refused_input(argument):
         make()  # type: ignore[operator]  # each is a function without arguments
+
+
+# ------------------------------------------------------------------------------------------- each step by its definition
+
+
+def test_a_target_is_what_its_total_leaves() -> None:
+    """ε − ln(1 − 1/λ) + ln(δλ)/(λ − 1) − D_λ(test), but for rounding."""
+    total, order, sigma = Privacy(3.0, 1e-4), 9.0, 4.0
+    test = float(VoteRelease("check", sigma, "discrete").divergence().renyi(np.array([order]))[0])
+    exact = 3 - math.log(8 / 9) + math.log(9e-4) / 8 - test
+    target = ptr._target(total, order, sigma)
+    assert target == pytest.approx(exact - 4 * 2.0**-40, abs=1e-14)
+    with refused_input("target", "0.0"):
+        Proposal(NoisyMaximum(5, 2, 2.0).batch(1), total, order, sigma, 40, 0.0)
+
+
+def test_what_rounding_takes_away_has_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    total = Privacy(3.0, 1e-4)
+    for epsilon, holds in ((3.0, True), (math.nextafter(3.0, 4.0), False), (math.nan, False)):
+        monkeypatch.setattr(ptr, "rdp_epsilon", lambda *_, epsilon=epsilon: (epsilon, 9.0))
+        assert (ptr._target(total, 9.0, 4.0) is not None) == holds
+    monkeypatch.setattr(ptr, "rdp_epsilon", lambda *_: (0.0, 9.0))
+    left = ptr._target(Privacy(50.0, 1e-4), 9.0, 4.0)
+    assert left is not None
+    assert ptr._target(Privacy(50.0 - left - 1e-9, 1e-4), 9.0, 4.0) is None
+
+
+def test_a_threshold_is_the_first_that_leaves_no_more_than_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ptr, "rdp_delta", lambda *_: (1e-40, 2.0))
+    noise = LatticeNoise(2.0, 0.0)
+    tails = (noise.at_least(np.arange(noise.end + 2)) * (1 + MASS_ERROR)).tolist()
+    for place in (3, 5, noise.end - 1, noise.end):
+        least = tails[place] + 1e-40
+        assert _least_threshold(Privacy(1.0, least), 2.0) == place
+        assert _least_threshold(Privacy(1.0, least * (1 - MASS_ERROR / 4)), 2.0) == place + 1
+    assert _least_threshold(Privacy(1.0, tails[-1] + 1e-40), 2.0) == noise.end + 2
+    monkeypatch.setattr(ptr, "rdp_delta", lambda *_: (tails[3], 2.0))  # the test itself takes its δ
+    assert _least_threshold(Privacy(1.0, 1.5 * tails[3]), 2.0) > 3
+
+
+def test_a_noisy_distance_passes_from_its_threshold_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    proposal = propose(NoisyMaximum(60, 3, 10.0).batch(20), Privacy(3.0, 1e-3))
+    monkeypatch.setattr(Proposal, "unpublished_distance", lambda *_: 7)
+    for noise, passes in ((-1, False), (0, True), (1, True)):
+        drawn = proposal.test_threshold - 7 + noise
+        monkeypatch.setattr(ptr, "discrete_gaussian", lambda *_, drawn=drawn: drawn)
+        assert proposal.passes(np.zeros((20, 3), np.int64)) == passes
+
+
+def test_a_failed_test_spends_no_more_than_everything() -> None:
+    proposal = propose(NoisyMaximum(60, 3, 10.0).batch(20), Privacy(3.0, 0.5))
+    assert proposal.failed(0.75).delta == math.nextafter(1.0, 0.0) or proposal.failed(0.75).delta == 1 - 2.0**-52
+    assert proposal.failed(0.25).delta == 0.75
+
+
+def test_reference_votes_spread_evenly_about_their_share() -> None:
+    few = Reference(NoisyMaximum(40, 4, 3.0).batch(3), 0.7)._counts.tolist()
+    assert few == [[22, 6, 6, 6], [28, 4, 4, 4], [34, 2, 2, 2]]
+    assert Reference(NoisyMaximum(40, 2, 3.0).batch(3), 0.6)._counts.tolist() == [[22, 18], [24, 16], [26, 14]]
+    assert len(Reference(NoisyMaximum(40, 2, 3.0).batch(1000), 0.6)._counts) == ptr.REFERENCE_ROWS
+    assert Reference(NoisyMaximum(41, 4, 3.0).batch(1), 0.5)._counts.sum() == 41
+
+
+def test_a_proposal_is_the_one_that_the_reference_exceeds_most() -> None:
+    batch, total = NoisyMaximum(60, 3, 10.0).batch(20), Privacy(3.0, 1e-3)
+    reference = Reference(batch, 0.9)
+    scores = {}
+    for order, sigma in product(ptr.TRIED_ORDERS, ptr.TEST_SIGMAS):
+        if (target := ptr._target(total, order, sigma)) is not None:
+            scores[order, sigma] = (reference.distance(order, target) - _least_threshold(total, sigma)) / sigma
+    found, chance = reference.proposal(total)
+    assert (found.order, found.test_sigma) == max(scores, key=scores.__getitem__)
+    assert reference.distance(4.0, 1e-9) == 0
+    assert chance == found.pass_chance(reference.distance(found.order, found.target))
+    for epsilon in (0.0, math.inf):
+        with pytest.raises(InvalidInput, match="a finite number of nats above 0"):
+            reference.proposal(Privacy(epsilon, 1e-3))
+
+
+def test_a_probability_of_passing_that_is_enough_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch = NoisyMaximum(40, 2, 4.0).batch(100)
+    _, chance = Reference(batch, 0.8).proposal(Privacy(batch.epsilon(1e-5), 1e-5))
+    assert ptr_epsilon(batch, 1e-5, leader_share=0.8, chance=chance).total.epsilon <= batch.epsilon(1e-5)
+    proposal = propose(NoisyMaximum(60, 3, 5.0).batch(200), Privacy(3.0, 1e-5))
+    monkeypatch.setattr(Proposal, "pass_chance", lambda *_: 0.5)
+    assert check_that_it_pays(proposal) == 0.5

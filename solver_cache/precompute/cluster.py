@@ -18,7 +18,7 @@ from typing import Any
 from darrm_opt.errors import InvalidInput
 from darrm_opt.optional_packages import require
 from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport, End, ExecutorLost
-from solver_cache.precompute.worker import Assignment, Event, Work, perform
+from solver_cache.precompute.worker import Assignment, Event, Work, perform, retried
 
 RETRY_SECONDS = 60.0
 """Longest wait for a Dask scheduler that does not respond, or has no worker."""
@@ -142,18 +142,16 @@ class Cluster:
     def _connect(self) -> Any:
         import distributed
 
-        end, pause = time.monotonic() + self._retry_seconds, 0.2
-        while True:
-            try:
-                return distributed.Client(self.address, timeout=min(5.0, self._retry_seconds), set_as_default=False)  # type: ignore[no-untyped-call]
-            except ValueError as err:
-                raise InvalidInput("scheduler", self.address, "an address such as tcp://HOST:8786", f"{err}.") from err
-            except OSError as err:
-                if time.monotonic() + pause > end:
-                    message = f"The scheduler {self.address} does not respond: {err}. Run again to continue."
-                    raise ExecutorLost(message) from err
-                time.sleep(pause)
-                pause = min(2 * pause, 5.0)
+        def connect() -> Any:
+            return distributed.Client(self.address, timeout=min(5.0, self._retry_seconds), set_as_default=False)  # type: ignore[no-untyped-call]
+
+        try:
+            return retried(connect, self._retry_seconds, OSError)
+        except ValueError as err:
+            raise InvalidInput("scheduler", self.address, "an address such as tcp://HOST:8786", f"{err}.") from err
+        except OSError as err:
+            message = f"The scheduler {self.address} does not respond: {err}. Run again to continue."
+            raise ExecutorLost(message) from err
 
     def _count_threads(self) -> None:
         """Count the threads; raise ExecutorLost if there have been none for too long."""

@@ -220,7 +220,7 @@ class Scheduler:
         number, options = next(self._numbers), self._options
         owner = f"{self._owner}:{number}" if options.store_url else ""
         self._in_flight[number] = _InFlight(batch, owner, {spec.key: spec for spec in batch.specs})
-        how = options.backend, options.time_limit, options.store_url, owner, options.lease, batch.careful, batch.seconds
+        how = options.backend, options.time_limit, options.store_url, owner, options.lease, batch.careful
         self._executor.submit(Assignment(number, batch.specs, batch.lead, *how))
 
     def _claim(self, batch: Batch) -> Batch:

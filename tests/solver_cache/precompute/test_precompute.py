@@ -305,6 +305,9 @@ def test_an_idle_process_that_dies_loses_nothing() -> None:
             plan = make_plan(grid_of({**GRID, "K": K}).specs(), open_store("memory"), design_seconds)
             outcome = run(plan, open_store("memory"), executor)
             assert (outcome.progress.solved, outcome.progress.losses) == (plan.missing, 0)
+            until(
+                lambda: (executor._thread.pool.state.busy, executor._thread.pool.state.waiting) == (0, 0)
+            )  # warmed up
             (pid,) = executor.processes
             os.kill(pid, signal.SIGKILL)
             until(lambda: executor.processes == ())
@@ -315,7 +318,7 @@ def test_waiting_assignments_survive_a_dead_process(log: Path, monkeypatch: pyte
     monkeypatch.setenv("COUNTED_CRASH", specs[0].key)
     with closing(Processes(1, counted)) as executor:
         for number, spec in enumerate(specs[:3]):
-            executor.submit(Assignment(number, (spec,), seconds=0.01))
+            executor.submit(Assignment(number, (spec,)))
         assert executor.capacity == 0
         reports = list[AssignmentReport]()
         while executor.capacity < 3:

@@ -140,8 +140,9 @@ class Enumeration:
         for (K, *_), options in zip(groups, pairs, strict=True):
             of_group = []
             doubles = [[[float(x) for x in side] for side in option] for option in options]
+            moves = [before != after for before, after in options]
             for chosen in combinations_with_replacement(range(len(options)), K):
-                moving = sum(options[i][0] != options[i][1] for i in chosen)
+                moving = sum(moves[i] for i in chosen)
                 if moving <= affected:
                     laws = [law_of([doubles[i][s] for i in chosen], classes) for s in (0, 1)]
                     of_group.append((chosen, moving, laws))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,12 @@ def groups_of(case: Case) -> list[tuple[int, Points]]:
 
 
 def enumeration_of(case: Case, *, monotone: bool = True) -> Enumeration:
+    return _enumeration(json.dumps(case), monotone)
+
+
+@cache
+def _enumeration(text: str, monotone: bool) -> Enumeration:
+    case = json.loads(text)
     shape: Any = {"abstention": case["abstention"], "monotone": monotone}
     return Enumeration.of(groups_of(case), case["classes"], case["affected"], **shape)
 

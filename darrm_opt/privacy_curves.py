@@ -33,7 +33,7 @@ from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import Privacy, Problem, TargetProfile, canonical_target
 from darrm_opt.rounding import ULP, up
 from darrm_opt.search import least_fitting
-from darrm_opt.voters import MAX_POINTS, PrivacyProfile, parse_points, parse_profile
+from darrm_opt.voters import MAX_POINTS, PrivacyProfile, parse_points
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
@@ -479,7 +479,7 @@ def _from_text(text: str) -> PrivacyCurve | PrivacyProfile:
     call = _CALL.fullmatch(text)
     if call is not None:
         return _from_object(_object_of(*call.groups(), text=text))
-    return parse_profile(text) if _POINTS.fullmatch(text) else PrivacyProfile(_points_of_file(text))
+    return PrivacyProfile(parse_points(text) if _POINTS.fullmatch(text) else _points_of_file(text))
 
 
 def _object_of(name: str, inside: str, *, text: str) -> dict[str, Any]:

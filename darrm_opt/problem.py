@@ -593,7 +593,7 @@ _Point = Callable[[float, float], tuple[float, float]]
 
 
 def profile_text(voter: Privacy) -> str:
-    """Return a voter's points in the form that `voters.parse_profile` reads."""
+    """Return a voter's points in the form that `voters.parse_points` reads."""
     return ",".join(f"{epsilon!r}:{delta!r}" for epsilon, delta in voter.points)
 
 

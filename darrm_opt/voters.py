@@ -116,17 +116,12 @@ def profile_of(voter: Privacy) -> PrivacyProfile:
     return voter if isinstance(voter, PrivacyProfile) else PrivacyProfile(voter)
 
 
-def parse_profile(text: str) -> PrivacyProfile:
-    """Return the profile of a text with ε:δ for each point, separated by commas.
-
-    >>> parse_profile("0:0.013,0.1:1e-5").points
-    ((0.0, 0.013), (0.1, 1e-05))
-    """
-    return PrivacyProfile(parse_points(text))
-
-
 def parse_points(text: str) -> list[list[float]]:
-    """Return the pairs (ε, δ) in a text with ε:δ for each, separated by commas."""
+    """Return the pairs (ε, δ) in a text with ε:δ for each, separated by commas.
+
+    >>> parse_points("0:0.013,0.1:1e-5")
+    [[0.0, 0.013], [0.1, 1e-05]]
+    """
     accepted = "points such as 0:0.013,0.1:1e-5, each an epsilon and a delta"
     points = [[number_in(part.strip()) for part in point.split(":")] for point in text.split(",")]
     numbers = [[number for number in point if number is not None] for point in points]

@@ -201,6 +201,8 @@ class Solver:
         self._expensive = shape == "free" and is_expensive(problem)  # then the best monotone γ comes first
         self._has_tried_monotone = shape == "monotone"
         by_knots = problem.K >= LARGE_K
+        interior = shape == "free" and problem.K >= MIN_INTERIOR_K and backend == "highs"
+        interior = interior and self.constraint.limit > 0  # with a limit of 0 nothing is strictly inside
         # rows of many voters are nearly parallel: a feasibility much finer than the gap is unreachable or slow
         feasibility = min(max(FEASIBILITY_SHARE * tolerance, MIN_TOLERANCE), MAX_FEASIBILITY)
         self.program = MasterProgram(
@@ -209,16 +211,11 @@ class Solver:
             shape,
             backend,
             by_knots=by_knots,
-            interior=self._has_interior(backend),
+            interior=interior,
             tolerance=feasibility if by_knots else MIN_TOLERANCE,
         )
         on_round = None if watcher is None else lambda: watcher(self._progress())
         self.loop = CuttingPlanes(self.constraint, self.goal, self.program, self.clock, on_round)
-
-    def _has_interior(self, backend: str) -> bool:
-        """Whether an interior-point method solves the program; with a limit of 0 nothing is strictly inside."""
-        is_long = self._shape == "free" and self._problem.K >= MIN_INTERIOR_K
-        return is_long and backend == "highs" and self.constraint.limit > 0
 
     def solve(self, method: Method = "auto", rows: Counts | None = None) -> Solution:
         """Run the stages as far as time and LP solver allow, prove the best γ, and bound every other."""

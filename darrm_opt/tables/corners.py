@@ -95,20 +95,13 @@ def corner_count(problem: Problem, *, swept: bool = False) -> int:
     first = _reduced_group(problem)
     total = 0
     for number in range(len(orders[0])):
-        fixed = [1]  # by number of moving voters: combinations that this relabelling fixes
+        fixed = np.ones(1, dtype=object)  # whole numbers by number of moving voters: combinations that it fixes
         for g, (side, order) in enumerate(zip(sides, orders, strict=True)):
             chosen = order[0 if swept and g != first else number]
-            fixed = _products(fixed, fixed_multisets(chosen, side.moves, problem.groups[g].K, problem.affected))
-        total += sum(fixed[: problem.affected + 1])
+            of_group = fixed_multisets(chosen, side.moves, problem.groups[g].K, problem.affected)
+            fixed = np.convolve(fixed, np.array(of_group, dtype=object))
+        total += sum(fixed[: problem.affected + 1].tolist())
     return total // len(orders[0])
-
-
-def _products(left: list[int], right: list[int]) -> list[int]:
-    total = [0] * (len(left) + len(right) - 1)
-    for i, a in enumerate(left):
-        for j, b in enumerate(right):
-            total[i + j] += a * b
-    return total
 
 
 def _reduced_group(problem: Problem) -> int:

@@ -120,7 +120,7 @@ def parse_points(text: str) -> list[list[float]]:
     """Return the pairs (ε, δ) in a text with ε:δ for each, separated by commas.
 
     >>> parse_points("0:0.013,0.1:1e-5")
-    [[0.0, 0.013], [0.1, 1e-05]]
+    [[0, 0.013], [0.1, 1e-05]]
     """
     accepted = "points such as 0:0.013,0.1:1e-5, each an epsilon and a delta"
     points = [[number_in(part.strip()) for part in point.split(":")] for point in text.split(",")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -25,32 +25,17 @@ from darrm_opt.questions.plan import ReleasePlan
 UNIFORM = "shared(1,1)"
 """All chances of 1 equally often: among classes it is dirichlet(1)."""
 
+K, QUERIES, TOTAL = 11, 20, Privacy(1.0, 1e-5)
+"""Voters that are not private, one of whom a record moves."""
 
-class Question(NamedTuple):
-    """Question for voters that are not private, one of whom a record moves: the least accuracy and most noise known."""
+ACCURACIES, SIGMA = {UNIFORM: 0.5896, "rectangular": 0.5830}, 18.9919
+"""The least accuracy that is known by prior, and the most noise; rectangular is the prior that is taken by default."""
 
-    K: int
-    queries: int
-    total: Privacy
-    prior: str
-    accuracy: float
-    sigma: float
+TARGET = {"total_epsilon": TOTAL.epsilon, "total_delta": TOTAL.delta}
 
-    @property
-    def body(self) -> dict[str, Any]:
-        total = {"total_epsilon": self.total.epsilon, "total_delta": self.total.delta}
-        return {"K": self.K, "affected": 1, "queries": self.queries, **total}
+BODY = {"K": K, "affected": 1, "queries": QUERIES, **TARGET}
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        return tuple(word for name, value in self.body.items() for word in (f"--{name.replace('_', '-')}", str(value)))
-
-
-KNOWN = Question(11, 20, Privacy(1.0, 1e-5), UNIFORM, 0.5896, 18.9919)
-
-NO_PRIOR = Question(11, 20, Privacy(1.0, 1e-5), "rectangular", 0.5830, 18.9919)
-"""Asked without its prior, which is the one that is taken then."""
-
+WORDS = tuple(word for name, value in BODY.items() for word in (f"--{name.replace('_', '-')}", str(value)))
 
 GROUPS: dict[str, Any] = {"groups": [{"K": 2, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}], "total_epsilon": 0.6}
 
@@ -70,50 +55,46 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DarrmClient]:
 
 
 def test_the_best_accuracy_and_the_noise_are_the_same_from_every_door(service: TestClient, client: DarrmClient) -> None:
-    question = KNOWN
-    K, queries, total, prior = question.K, question.queries, question.total, question.prior
-    body, words = question.body, question.words
+    prior = UNIFORM
     found: dict[str, float] = {}
     sigmas: dict[str, float] = {}
-    found["plan"] = run_json("plan", *words, "--prior", prior)["options"][0]["accuracy"]
-    compared = run_json("plan", "--compare", *words, "--prior", f"{prior} agreement")
+    found["plan"] = run_json("plan", *WORDS, "--prior", prior)["options"][0]["accuracy"]
+    compared = run_json("plan", "--compare", *WORDS, "--prior", f"{prior} agreement")
     found["compare"] = 1 - compared["rows"][0]["disagreement"]
     sigmas["compare"] = next(row["value"] for row in compared["rows"] if row["name"] == "gnmax")
-    sigmas["cost"] = run_json("cost", "gnmax", *words)["parameter"]
-    sigmas["Python"] = mechanism_class("gnmax").calibrated(K, 2, total, queries).value
-    asked = _asked(service, "/v1/plan", {**body, "epsilon": "inf", "prior": prior})
+    sigmas["cost"] = run_json("cost", "gnmax", *WORDS)["parameter"]
+    sigmas["Python"] = mechanism_class("gnmax").calibrated(K, 2, TOTAL, QUERIES).value
+    asked = _asked(service, "/v1/plan", {**BODY, "epsilon": "inf", "prior": prior})
     found["REST"] = asked["options"][0]["accuracy"]
-    sigmas["REST cost"] = _asked(service, "/v1/cost", {**body, "mechanism": "gnmax"})["parameter"]
-    found["client"] = client.ask(ReleasePlan.of({**body, "epsilon": "inf", "prior": prior})).options[0].accuracy
-    mechanism = voting_plan(K, queries=queries, total=total, prior=prior).mechanism
+    sigmas["REST cost"] = _asked(service, "/v1/cost", {**BODY, "mechanism": "gnmax"})["parameter"]
+    found["client"] = client.ask(ReleasePlan.of({**BODY, "epsilon": "inf", "prior": prior})).options[0].accuracy
+    mechanism = voting_plan(K, queries=QUERIES, total=TOTAL, prior=prior).mechanism
     assert isinstance(mechanism, NoiseFunctionMechanism)
-    assert mechanism.epsilon(queries, total.delta) <= total.epsilon
+    assert mechanism.epsilon(QUERIES, TOTAL.delta) <= TOTAL.epsilon
     found["estimator"] = _accuracy(mechanism.gamma, prior)
-    classes = run_json("plan", "--compare", *words, "--prior", "dirichlet(1)")  # the same prior, of classes
+    classes = run_json("plan", "--compare", *WORDS, "--prior", "dirichlet(1)")  # the same prior, of classes
     found["compare of classes"], sigmas["compare of classes"] = classes["options"][0]["right"], _sigma(classes)
-    target = {"total_epsilon": total.epsilon, "total_delta": total.delta}
-    asked = {"K": K, "classes": 2, "queries": queries, "prior": "dirichlet(1)"} | target
+    asked = {"K": K, "classes": 2, "queries": QUERIES, "prior": "dirichlet(1)"} | TARGET
     options = _asked(service, "/v1/plurality/options", asked)
     found["REST of classes"], sigmas["REST of classes"] = options["options"][0]["right"], _sigma(options)
-    assert min(found.values()) >= question.accuracy
+    assert min(found.values()) >= ACCURACIES[prior]
     assert found == pytest.approx(dict.fromkeys(found, found["plan"]), abs=2e-6)
     assert set(sigmas.values()) == {sigmas["cost"]}
-    assert sigmas["cost"] <= question.sigma
+    assert sigmas["cost"] <= SIGMA
 
 
 def test_what_nobody_names_is_the_same_prior_at_every_door(service: TestClient, client: DarrmClient) -> None:
     """Not the same as what classes have by default: every answer names its prior."""
-    question = NO_PRIOR
-    named = run_json("plan", *question.words)
-    rest = _asked(service, "/v1/plan", {**question.body, "epsilon": "inf"})
-    read = client.ask(ReleasePlan.of({**question.body, "epsilon": "inf"}))
+    named = run_json("plan", *WORDS)
+    rest = _asked(service, "/v1/plan", {**BODY, "epsilon": "inf"})
+    read = client.ask(ReleasePlan.of({**BODY, "epsilon": "inf"}))
     assert named["prior"] == rest["prior"] == str(read.question.objective)
     accuracy = named["options"][0]["accuracy"]
-    found = voting_plan(question.K, queries=question.queries, total=question.total).mechanism
+    found = voting_plan(K, queries=QUERIES, total=TOTAL).mechanism
     assert isinstance(found, NoiseFunctionMechanism)
-    others = [rest["options"][0]["accuracy"], read.options[0].accuracy, _accuracy(found.gamma, question.prior)]
+    others = [rest["options"][0]["accuracy"], read.options[0].accuracy, _accuracy(found.gamma, "rectangular")]
     assert others == pytest.approx([accuracy] * 3, abs=2e-6)
-    assert accuracy >= question.accuracy
+    assert accuracy >= ACCURACIES["rectangular"]
 
 
 def test_a_plan_of_groups_that_is_not_within_the_total_is_refused() -> None:

@@ -312,13 +312,6 @@ def test_a_field_of_many_questions_is_declared_once() -> None:
     }
 
 
-def test_plan_and_cost_ask_alike_whom_a_record_reaches() -> None:
-    declarations = [
-        QUESTIONS[path].declared()["affected"].of(otherwise="") for path in ("plan", "cost", "compare", "error-curve")
-    ]
-    assert declarations.count(declarations[0]) == 4
-
-
 @pytest.mark.parametrize(
     ("path", "asked"),
     [

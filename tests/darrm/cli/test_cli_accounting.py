@@ -124,21 +124,6 @@ def test_a_thousand_million_releases_get_what_scales(each: str, delta: float) ->
     )
 
 
-def test_what_compose_refuses(tmp_path: Path) -> None:
-    assert refused("compose", "--queries", "3") == (
-        "Error: --epsilon is missing: expected a number of nats, at least 0 (inf: not private)."
-    )
-    assert "--queries" in refused("compose", "--epsilon", "0.1", "--queries", "0")
-    assert "--slack" in refused("compose", "--epsilon", "0.1", "--slack", "1")
-    assert "--total-delta" in refused("compose", "--epsilon", "0.1", "--total-delta", "2")
-    assert "--total-delta" in refused("compose", "--epsilon", "0.1", "--total-delta", "much")
-    assert refused("compose", "--epsilon", "0.1", "--m", "3").startswith("Error: --m needs --K")
-    path = tmp_path / "broken.json"
-    path.write_text("{}")
-    assert "is not an answer of `darrm solve`" in refused("compose", "--solution", str(path))
-    assert "states its own problem: omit --K" in refused("compose", "--solution", str(path), "--K", "3")
-
-
 def test_a_saved_gamma_that_is_not_private_is_not_accounted(tmp_path: Path) -> None:
     record = json.loads(run("solve", *SMALL, "--no-cache", "--json").stdout)
     record["gamma"] = [1.0] * 6

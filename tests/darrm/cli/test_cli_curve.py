@@ -131,17 +131,16 @@ def test_a_baseline_loses_no_more_than_rounding_to_its_proof() -> None:
         assert baselines[name].values == pytest.approx(plain.values, rel=1e-11)
 
 
-def test_a_baseline_is_left_out_where_it_is_not_private() -> None:
-    # γ_Sub needs δ = 1 − (1−Δ)^m
-    problem = Problem.from_allowance(K=5, m=2, epsilon=0.3, Delta=0.01, delta=0.001)
-    assert set(private_baselines(problem)) == {"randomized_response"}
-
-
-def test_a_baseline_is_left_out_where_it_has_no_meaning() -> None:
-    not_private = Problem.from_allowance(K=5, m=None, epsilon=float("inf"), target_epsilon=1, affected=1)
-    assert set(private_baselines(not_private)) == {"randomized_response"}
-    less_than_one = Problem.from_allowance(K=5, m=0.5, epsilon=0.3)
-    assert set(private_baselines(less_than_one)) == {"randomized_response"}
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"m": 2, "epsilon": 0.3, "Delta": 0.01, "delta": 0.001},  # γ_Sub needs δ = 1 − (1−Δ)^m
+        {"m": None, "epsilon": float("inf"), "target_epsilon": 1, "affected": 1},  # no m
+        {"m": 0.5, "epsilon": 0.3},  # half a voter
+    ],
+)
+def test_a_baseline_is_left_out_where_it_is_not_private_or_has_no_meaning(stated: dict[str, Any]) -> None:
+    assert set(private_baselines(Problem.from_allowance(K=5, **stated))) == {"randomized_response"}
 
 
 def test_the_points_and_allowances_of_a_curve() -> None:

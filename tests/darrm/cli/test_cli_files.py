@@ -15,8 +15,7 @@ import pytest
 from support.darrm_runner import PROGRAM, SMALL, refused, run
 from support.paths import ROOT
 
-from darrm.cli.files import write_whole
-from darrm.cli.output import ExitCode, report_errors
+from darrm.cli.output import ExitCode
 
 
 @pytest.fixture
@@ -84,16 +83,6 @@ def test_output_is_written_into_a_fifo(words: tuple[str, ...], tmp_path: Path) -
     assert (result.exit_code, result.stderr) == (0, "")
     assert stat.S_ISFIFO(path.stat().st_mode)
     assert read[0].startswith(b"SQLite format 3" if words[0] == "export" else b"{")
-
-
-def test_a_fifo_that_nobody_reads_on_is_an_error_of_writing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    threading.Thread(target=lambda: path.open("rb").close(), daemon=True).start()
-    with pytest.raises(SystemExit) as ended, report_errors():
-        write_whole(path, bytes(1_000_000))  # more than a pipe holds
-    assert ended.value.code == ExitCode.UNAVAILABLE
-    assert capsys.readouterr().err == f"Error: {path}: Broken pipe\n"
 
 
 def test_output_goes_to_a_stdout_that_is_a_pipe(tmp_path: Path) -> None:

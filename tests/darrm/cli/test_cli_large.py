@@ -1,7 +1,8 @@
-"""What is too large is refused before any work, with an estimate and what would fit."""
+"""What is too large is refused before any work, with an estimate and what would fit; numbers at the far ends."""
 
 from __future__ import annotations
 
+import json
 import resource
 from pathlib import Path
 
@@ -20,25 +21,18 @@ m = { from = 1, to = 3, points = 1000 }
 """
 
 
+TOTAL = ("--total-epsilon", "1", "--total-delta", "1e-3")
+
+FRESH = ("--epsilon", "0.1", "--fresh", "--queries", "5", *TOTAL)
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ("solve", "--m", "3", "--epsilon", "0.1"),
         ("error-curve", "--m", "3", "--epsilon", "0.1"),
-        ("plan", "--epsilon", "0.1", "--fresh", "--queries", "5", "--total-epsilon", "1", "--total-delta", "1e-3"),
-        (
-            "plan",
-            "--compare",
-            "--epsilon",
-            "0.1",
-            "--fresh",
-            "--queries",
-            "5",
-            "--total-epsilon",
-            "1",
-            "--total-delta",
-            "1e-3",
-        ),
+        ("plan", *FRESH),
+        ("plan", "--compare", *FRESH),
     ],
 )
 def test_too_many_voters_are_refused_with_what_would_fit(words: tuple[str, ...]) -> None:
@@ -47,6 +41,13 @@ def test_too_many_voters_are_refused_with_what_would_fit(words: tuple[str, ...])
     assert " minutes; the limit is 10 minutes." in message
     fits = message.split("At most K = ")[1].split(" ")[0]
     assert 100 < int(fits.replace(",", "")) < 100_000
+
+
+@pytest.mark.parametrize("verb", ["solve --m 3", "least --utility 0.5", "plan", "plan --compare"])
+@pytest.mark.parametrize("K", ["10000000000", "20000000"])
+def test_very_many_voters_are_refused_before_any_array_of_that_size(verb: str, K: str) -> None:
+    words = (*verb.split(), *(TOTAL if "plan" in verb else ()), "--epsilon", "0.1", "--K", K)
+    assert refused(*words) == f"Error: --K: {K} is not valid: expected at most 1000000 voters."
 
 
 def test_a_grid_of_two_billion_problems_is_refused(tmp_path: Path) -> None:
@@ -92,3 +93,35 @@ def test_a_sample_of_everything_is_everything() -> None:
     (part,) = grid_of({"K": [3, 5], "epsilon": [0.1, 0.2], "m": "K/2", "shape": ["free", "monotone"]}).parts
     assert {spec.key for spec in part.sample(100)} == {spec.key for spec in part.specs()}
     assert len(list(part.sample(100))) == part.size == 8
+
+
+def test_voters_of_the_largest_epsilon_are_compared() -> None:
+    asked = ("plan", "--compare", "--K", "5", "--epsilon", "1e308", "--total-epsilon", "1", "--total-delta", "0.01")
+    result = run(*asked, "--json")
+    assert (result.exit_code, json.loads(result.stdout)["voters"]["epsilon"]) == (0, 1e308)
+    assert result.stderr.startswith("Warning: epsilon = 1e+308 nats")
+
+
+def test_a_release_at_nearly_every_delta_needs_hardly_any_noise() -> None:
+    asked = (
+        "plan",
+        "--K",
+        "5",
+        "--classes",
+        "3",
+        "--affected",
+        "1",
+        "--total-epsilon",
+        "1",
+        "--total-delta",
+        "0.999999999999",
+    )
+    assert run(*asked).exit_code == 0
+
+
+@pytest.mark.parametrize("written", ["1e-400", '"1e-400"'])
+def test_a_grid_file_does_not_turn_a_delta_into_0(tmp_path: Path, written: str) -> None:
+    (tmp_path / "grid.toml").write_text(f"K = 5\nm = 2\nepsilon = 0.1\nDelta = {written}\n")
+    url = f"sqlite:///{tmp_path / 'a.sqlite'}"
+    message = refused("precompute", str(tmp_path / "grid.toml"), "--dry-run", "--url", url)
+    assert message.endswith("1e-400 cannot be read. It is not 0, but closer to 0 than any other double.")

@@ -18,19 +18,9 @@ from darrm_opt.planning.compare import compare
 from darrm_opt.record import solution_from_record
 from darrm_opt.voters import PrivacyProfile
 
-FIRST_STEPS = (
-    "--K",
-    "5",
-    "--epsilon",
-    "0.5",
-    "--fresh",
-    "--queries",
-    "5",
-    "--total-epsilon",
-    "3",
-    "--total-delta",
-    "1e-3",
-)
+TOTAL = ("--total-epsilon", "3", "--total-delta", "1e-3")
+
+FIRST_STEPS = ("--K", "5", "--epsilon", "0.5", "--fresh", "--queries", "5", *TOTAL)
 
 
 @pytest.fixture(scope="module")
@@ -189,19 +179,8 @@ def test_models_of_dp_sgd_trained_once_need_no_noise_at_their_composed_profiles(
 
 
 def test_private_voters_among_classes_are_told_of_the_design_that_uses_their_privacy() -> None:
-    asked = (
-        "--classes",
-        "3",
-        "--affected",
-        "3",
-        "--fresh",
-        "--queries",
-        "2",
-        "--total-epsilon",
-        "2",
-        "--total-delta",
-        "0",
-    )
+    total = ("--queries", "2", "--total-epsilon", "2", "--total-delta", "0")
+    asked = ("--classes", "3", "--affected", "3", "--fresh", *total)
     alike = run_json("plan", "--K", "3", "--epsilon", "0.5", *asked)
     assert any("State them as one group" in warning for warning in alike["warnings"])
     grouped = run_json("plan", "--group", "K=3,epsilon=0.5", *asked)

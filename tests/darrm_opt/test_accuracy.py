@@ -69,7 +69,7 @@ def test_shared_p(K: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("K", [4, 7])
-def test_lists_and_integers_are_welcome(K: int) -> None:
+def test_lists_and_integers_are_accepted(K: int) -> None:
     gamma = [0.5] * (K + 1)
     assert tv_error(gamma, 1) == disagreement(gamma, [1] * K) == 0.25
 

@@ -105,7 +105,7 @@ def test_a_missing_extra_is_named(extra: str, tmp_path: Path) -> None:
     assert f"'darrm-opt[{extra}]'" in said
 
 
-def test_an_extra_brings_what_is_said_to_be_in_it() -> None:
+def test_an_extra_installs_the_documented_packages() -> None:
     for package, extra in filter(lambda entry: entry[1], EXTRAS.values()):
         assert canonicalize_name(package) in {canonicalize_name(Requirement(each).name) for each in DECLARED[extra]}
 

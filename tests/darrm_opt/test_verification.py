@@ -38,7 +38,7 @@ def edited(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
     return record
 
 
-def test_a_good_answer_comes_back_bit_for_bit_under_a_proof_of_this_process() -> None:
+def test_a_valid_answer_is_returned_bit_for_bit_with_a_new_proof() -> None:
     again = verify_solution(read_solution(RECORD), SPEC)
     assert again.gamma.tobytes() == SOLUTION.gamma.tobytes()
     assert again.certificate == SOLUTION.certificate

@@ -138,7 +138,7 @@ def _linear(K: int, slope: float) -> NoiseFunction:
     return NoiseFunction([min(1.0, slope * abs(2 * ones - K) / K) for ones in range(K + 1)], K)
 
 
-def test_what_a_package_brings_is_held_against_what_it_draws() -> None:
+def test_mechanisms_of_packages_are_audited_by_what_they_draw() -> None:
     true = Linear(11, 2, 0.5)
     claim = Claim(Privacy(true.epsilon(1, 0.0)), 11, 2)
     found = audit(true, claim, samples=20_000)

@@ -501,7 +501,7 @@ def test_a_release_log_of_fits_is_for_one_ensemble_and_one_total(private_model: 
         private_model(epsilon=2.5).fit(X, y)
 
 
-def test_fits_without_a_release_log_are_as_many_as_one_likes(private_model: Any, tmp_path: Path) -> None:
+def test_fits_without_a_release_log_are_unlimited(private_model: Any, tmp_path: Path) -> None:
     X, y = digits()
     model = private_model(release_log=None)
     assert model.fit(X, y).fit(X, y).privacy_spent_ == Privacy(1.0, 1e-6)
@@ -524,7 +524,7 @@ class Remembers(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
 
 
 @pytest.mark.parametrize("overlap", [1, 3])
-def test_a_record_reaches_as_many_voters_as_is_said(overlap: int) -> None:
+def test_a_record_reaches_as_many_voters_as_the_overlap(overlap: int) -> None:
     n = 60
     X, y = np.arange(n)[:, None].astype(float), np.arange(n) % 2
     voting: dict[str, Any] = {"n_voters": 9, "overlap": overlap, "queries": 20, "random_state": 1}
@@ -686,7 +686,7 @@ def test_replacing_a_record_moves_the_minimum_by_less_than_the_proof_says() -> N
         assert np.linalg.norm(minimum(other, flipped, strength, 1e-9) - base) <= 2 / (n * strength) + 2e-9
 
 
-def test_the_minimum_is_as_near_as_is_said() -> None:
+def test_the_minimum_is_within_the_stated_distance() -> None:
     rng = np.random.default_rng(1)
     rows, signs = rng.normal(size=(30, 3)) / 5, rng.choice([-1.0, 1.0], 30)
     exact = minimum(rows, signs, 0.1, 1e-11)

@@ -244,14 +244,14 @@ def test_a_log_of_samples_is_for_no_table_of_groups(tmp_path: Path) -> None:
             ReleaseLog.create(tmp_path / "log", solution, fresh=True, sampling=Sampling(1000, 10), **limit)
 
 
-def test_where_nothing_is_proved_nothing_is_said() -> None:
+def test_votes_with_tiny_probabilities_have_no_laws() -> None:
     problem = Problem(groups=[(30, 20.0), (2, 1.0)], target=Privacy(2.0), affected=1)
     mechanism = GroupTableMechanism(problem, solve_table(problem).table)
     assert mechanism.everyone.laws is None  # chances that underflow have no relative precision
     assert mechanism.cost(5, 0.0).epsilon > 2.0
 
 
-def test_theleast_private_voters_cover_every_choice() -> None:
+def test_the_least_private_voters_cover_every_choice() -> None:
     from darrm_opt.accounting.accounts import compose_models
     from darrm_opt.mechanisms.table import least_private
 

@@ -135,6 +135,6 @@ def test_a_parameter_that_is_inverted_is_above_0() -> None:
         type("Noisier", (LaplaceMaximum,), {"limits": (0.0, 1.0)})
 
 
-def test_models_that_are_not_private_are_supposed_to_be_nothing() -> None:
+def test_models_that_are_not_private_are_not_among_the_private_voters() -> None:
     assert PlainVote(3, 2, Privacy(0.5)).private_voters == (Privacy(0.5),)
     assert PlainVote(3, 2, Privacy(math.inf)).private_voters == ()

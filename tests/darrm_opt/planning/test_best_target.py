@@ -81,7 +81,7 @@ def test_a_large_total_gives_the_plain_majority() -> None:
 
 @for_each("voter", [Privacy(0.01), Privacy(0.5)])  # the account of voters trained once
 @for_each("fresh", [False, True])
-def test_a_design_says_what_its_total_assumes(voter: Privacy, fresh: bool) -> None:
+def test_a_design_states_whether_voters_are_fresh(voter: Privacy, fresh: bool) -> None:
     total = Privacy(1.0, 1e-3)
     assert best_target(3, voter, 5, total, 1, fresh=fresh).fresh is fresh
     assert design_sequence(Problem(3, voter, total, 1), 5, total, fresh=fresh).fresh is fresh

@@ -171,7 +171,7 @@ def test_shares_with_a_cap_by_every_sequence_of_queries(cap: int) -> None:
 # ------------------------------------------------------------------------------------------ totals
 
 
-def test_the_total_of_options_without_a_table_by_the_accountant_called_again() -> None:
+def test_totals_of_options_without_a_table_are_those_of_the_account() -> None:
     for option in fitting(large(2.0, 4.0)).values():
         chosen = option.parameters
         assert option.spent.epsilon == option.mechanism.epsilon(40, 1e-5) <= 2.0
@@ -284,7 +284,7 @@ def test_chances_of_selection_mechanisms_are_those_of_their_tables(counts: tuple
 
 @pytest.mark.slow
 @pytest.mark.parametrize("prior", ["favoured(0.4,0.8)", "beta(8,2)", "dirichlet(0.2)"])
-def test_drawn_votes_tell_what_the_whole_law_tells(prior: str) -> None:
+def test_sampled_vote_counts_agree_with_the_whole_law(prior: str) -> None:
     goal = PluralityObjective(parse_prior(prior), price=2.0)
     problem = Problem(60, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=4)
     whole = VoteLaw(goal, problem)
@@ -343,7 +343,7 @@ def test_the_chances_of_wide_noise_are_those_of_its_density(monkeypatch: pytest.
 
 @for_each("total", [Privacy(5e-324), Privacy(1e-310), Privacy(1e-9, 1e-12)])
 @for_each(("classes", "ensemble"), [(2, None), (5, None), (5, Sampling(100, 10))])
-def test_the_least_totals_have_a_plan(total: Privacy, classes: int, ensemble: Sampling | None) -> None:
+def test_the_smallest_totals_have_a_plan(total: Privacy, classes: int, ensemble: Sampling | None) -> None:
     found = plan(3, None, 1, total, 1, classes=classes, sampling=ensemble)
     assert found.verdict == "none"
     for option in fitting(found).values():

@@ -61,7 +61,7 @@ def of(found: Comparison, name: str) -> ComparisonRow:
     return next(row for row in found.rows if row.name == name)
 
 
-def test_every_way_is_there_and_within_the_budget(private: Comparison) -> None:
+def test_every_mechanism_is_compared_and_within_the_budget(private: Comparison) -> None:
     assert {row.name for row in private.rows} == WAYS
     assert set(private.not_compared) == {"dpbag_data_dependent"}
     for row in private.rows:
@@ -110,7 +110,9 @@ def test_voters_that_are_not_private(bare: Comparison) -> None:
         (Problem(4, Privacy(math.inf), Privacy(1.0), affected=1), 30, Privacy(1.5, 1e-3), "uniform(0.6) agreement"),
     ],
 )
-def test_no_way_is_more_useful_than_the_optimum(problem: Problem, queries: int, total: Privacy, objective: str) -> None:
+def test_no_mechanism_is_more_useful_than_the_optimum(
+    problem: Problem, queries: int, total: Privacy, objective: str
+) -> None:
     found = compare(problem, queries, total, objective=objective, fresh=True)
     best = of(found, "optimal_sequence").utility
     assert best is not None
@@ -128,7 +130,7 @@ def bagged() -> Comparison:
     return compare(Problem(5, Privacy(math.inf), Privacy(1.0)), 4, Privacy(2.0, 0.01), **DRAW, fresh=True)
 
 
-def test_all_ways_share_the_draw(bagged: Comparison) -> None:
+def test_all_mechanisms_are_accounted_for_by_the_draw(bagged: Comparison) -> None:
     assert {row.name for row in bagged.rows} == WAYS
     assert bagged.bags == Bags(200, 10)
     law, budget = bagged.bags.affected_distribution(5), bagged.total
@@ -142,7 +144,7 @@ def test_all_ways_share_the_draw(bagged: Comparison) -> None:
             assert finer <= exact_epsilon(row.noise, bagged.problem, 4, budget.delta, fresh=True)
 
 
-def test_counting_who_is_reached_is_worth_a_lot_and_the_optimum_stays_first(bagged: Comparison) -> None:
+def test_the_distribution_of_affected_voters_improves_utility_and_the_optimum_stays_first(bagged: Comparison) -> None:
     assert bagged.rows[0].name in {"optimal", "optimal_sequence"}
     certain = compare(bagged.problem, 4, bagged.total, fresh=True)
     assert (of(bagged, "laplace").utility or 0) > 2 * (of(certain, "laplace").utility or 1)
@@ -187,7 +189,7 @@ def test_smaller_draws_and_fewer_queries_are_never_worse(bagged: Comparison, onl
         ({"n": 10, "subsample_size": 4, "sampling": "disjoint", "replacement": False}, "subsample_size"),
     ],
 )
-def test_an_invalid_draw_is_refused_by_its_argument(draw: dict[str, Any], argument: str) -> None:
+def test_invalid_draws_are_rejected_by_argument(draw: dict[str, Any], argument: str) -> None:
     with refused_input(argument):
         compare(
             Problem(5, Privacy(math.inf), Privacy(1.0)),
@@ -203,7 +205,7 @@ def test_a_draw_decides_how_many_are_affected() -> None:
         compare(SMALL, 4, BUDGET, **DRAW, fresh=True)
 
 
-def test_accuracy_is_over_the_prior_that_is_asked(only: Callable[..., None]) -> None:
+def test_errors_are_averaged_over_the_requested_prior(only: Callable[..., None]) -> None:
     only("gnmax", "laplace", "subsampling")
     unanimous = compare(SMALL, 5, BUDGET, prior=Histogram((1, *[0] * 4, 1)), fresh=True)
     assert unanimous.measure == "disagreement"
@@ -248,7 +250,7 @@ def test_votes_are_counted_by_their_ones() -> None:
     ],
     ids=["draw", "private voters"],
 )
-def test_what_would_take_long_is_refused_before_it_begins(
+def test_long_comparisons_are_rejected_before_any_work(
     problem: Problem, queries: int, draw: Bags, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("darrm_opt.planning.compare.ranked_options", lambda *_: pytest.fail("it began"))
@@ -256,7 +258,7 @@ def test_what_would_take_long_is_refused_before_it_begins(
         compare(problem, queries, BUDGET, bags=draw, fresh=True)
 
 
-def test_the_number_that_a_refusal_names_is_not_refused() -> None:
+def test_the_number_of_queries_in_a_rejection_is_accepted() -> None:
     problem, reach = Problem(101, Privacy(0.1), Privacy(1.0)), AffectedDistribution.binomial(101, 0.05)
     with pytest.raises(TooMuchWork) as caught:
         check_draw(problem, 3000, BUDGET, reach)
@@ -330,7 +332,7 @@ def test_a_draw_does_not_make_models_trained_once_compose(only: Callable[..., No
         assert delta <= total.delta
 
 
-def test_the_optimum_knows_the_best_target_too() -> None:
+def test_the_sequence_design_is_at_least_as_useful_as_the_best_target() -> None:
     """K = 5, ε = 0.5, five releases within (1, 1e-3): the region alone leaves 0.2699 where one target has 0.2892."""
     table = compare(Problem(5, Privacy(0.5), Privacy(1.0)), 5, Privacy(1.0, 1e-3), fresh=True)
     assert table.rows[0].name in {"optimal", "optimal_sequence"}

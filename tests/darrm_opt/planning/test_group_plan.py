@@ -21,7 +21,7 @@ GROUPS = [(2, 0.1, 0.0), (2, 0.5, 0.0)]
 
 
 @pytest.mark.parametrize(("fresh", "queries"), [(True, 3), (False, None)])
-def test_the_plurality_of_fresh_votes_is_for_so_many_answers(*, fresh: bool, queries: int | None) -> None:
+def test_the_plurality_of_fresh_votes_is_limited_to_the_requested_answers(*, fresh: bool, queries: int | None) -> None:
     best = plan_groups([(2, 0.1), (2, 0.2)], 3, Privacy(3.0), fresh=fresh).options[0]
     assert (best.name, best.queries) == ("majority", queries)
 
@@ -49,7 +49,7 @@ def test_options_are_within_the_total_and_the_best_table_is_first(queries: int) 
         assert lost <= total.delta + 1e-12
 
 
-def test_what_voters_may_answer_themselves_needs_no_noise() -> None:
+def test_answers_within_the_voters_own_privacy_need_no_noise() -> None:
     trained = plan_groups(GROUPS, 1000, Privacy(1.2))
     assert (trained.verdict, trained.options[0].account) == ("plain majority", "post-processing")
     fresh = plan_groups(GROUPS, 2, Privacy(2.4), fresh=True)
@@ -64,7 +64,7 @@ def test_more_answers_of_voters_that_were_trained_once_take_their_votes_as_fixed
     assert [(one.name, one.utility) for one in found.options] == [(one.name, one.utility) for one in fixed.options]
 
 
-def test_voters_that_are_alike_have_the_plan_that_they_had() -> None:
+def test_groups_of_equal_voters_have_the_plan_of_voters_that_are_alike() -> None:
     found = plan_groups([(3, 0.5), (4, 0.5)], 1, Privacy(0.8))
     known = plan(7, Privacy(0.5), 1, Privacy(0.8))
     assert [(one.name, one.utility) for one in found.options] == [(one.name, one.utility) for one in known.options]
@@ -74,7 +74,7 @@ def test_voters_that_are_alike_have_the_plan_that_they_had() -> None:
         plan_groups(GROUPS, 1, Privacy(0.6), prior="truth(0.6,0.9)")
 
 
-def test_what_voters_must_do_for_fresh_answers_is_said() -> None:
+def test_groups_of_fresh_voters_cause_a_warning_for_several_queries() -> None:
     total = Privacy(0.7, 1e-3)
     assert plan_groups(GROUPS, 2, total, fresh=True).warnings == (FRESH,)
     assert plan_groups(GROUPS, 1, total, fresh=True).warnings == ()

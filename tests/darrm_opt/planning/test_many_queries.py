@@ -86,7 +86,7 @@ def test_fresh_voters_that_may_leak_are_charged_for_what_they_show(rate: float) 
     assert total_of(parts, 1e-5, skip=SLOW).epsilon <= 1.02 * near
 
 
-def test_an_advised_total_is_enough_where_it_is_asked_for() -> None:
+def test_a_suggested_total_makes_the_plan_useful() -> None:
     """ε = 4.185 was advised, within which the search found 0.59974."""
     asked = (5, Privacy(0.3), 600)
     advised = plan(*asked, Privacy(1.0, 1e-5), 2, "shared(2,5)", fresh=True, mechanisms=("optimal",)).suggestions
@@ -95,7 +95,7 @@ def test_an_advised_total_is_enough_where_it_is_asked_for() -> None:
     assert best.accuracy >= 0.6
 
 
-def test_the_most_queries_are_advised_of_which_the_best_is_accurate_enough() -> None:
+def test_the_suggested_number_of_queries_is_the_largest_useful_one() -> None:
     """133,492 were advised instead of 369,499: the search for more had six steps."""
 
     names = ("gnmax",)
@@ -110,7 +110,7 @@ def test_the_most_queries_are_advised_of_which_the_best_is_accurate_enough() -> 
 
 
 @pytest.mark.parametrize(("voter", "affected"), [(None, 1), (Privacy(0.2), 11)])
-def test_there_is_advice_without_a_total_delta(voter: Privacy | None, affected: int) -> None:
+def test_suggestions_exist_without_a_total_delta(voter: Privacy | None, affected: int) -> None:
     found = plan(11, voter, 100, Privacy(1.0), affected, fresh=voter is not None)
     assert {each.change for each in found.suggestions} == {"queries", "total"}
     for each in found.suggestions:
@@ -119,7 +119,7 @@ def test_there_is_advice_without_a_total_delta(voter: Privacy | None, affected: 
         assert best.accuracy >= 0.6
 
 
-def test_what_is_for_two_classes_does_not_apply_to_more() -> None:
+def test_mechanisms_for_two_classes_do_not_apply_to_more() -> None:
     option = plan(25, None, 10, Privacy(1.0, 1e-5), 1, classes=4, mechanisms=("subsampling",)).options[0]
     assert option.outcome == "does not apply"
 

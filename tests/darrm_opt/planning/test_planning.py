@@ -141,7 +141,7 @@ def test_the_plain_majority_is_advised_if_it_fits() -> None:
     assert three.verdict == "plain majority"  # 3·0.1 is 0.3
 
 
-def test_fresh_answers_of_parallel_voters_are_paid_for_one_by_one() -> None:
+def test_fresh_answers_are_charged_one_by_one() -> None:
     trained = plan(5, Privacy(0.1), 20, Privacy(0.5, 1e-3), affected=1)
     fresh = plan(
         5, Privacy(0.1), 20, Privacy(0.5, 1e-3), affected=1, fresh=True, mechanisms=("majority", "randomized_response")
@@ -167,7 +167,7 @@ def test_models_trained_once_never_count_as_fresh() -> None:
     assert single.problem.voter == Privacy(0.4)
 
 
-def test_the_ends_of_the_range_have_an_answer() -> None:
+def test_extreme_questions_have_a_plan() -> None:
     mechanisms = ("majority", "fewer_voters", "optimal", "randomized_response", "subsampling")
     for K, voter, total, fresh in (
         (5, Privacy(0.5), Privacy(1.0), True),  # δ = 0
@@ -238,7 +238,7 @@ def test_bad_input_is_named() -> None:
         plan(5, None, 3, Privacy(1.0, 1e-3), 1, "histogram(1,2)")
 
 
-def test_swapped_deltas_and_ties_are_warned_of() -> None:
+def test_swapped_deltas_and_ties_cause_warnings() -> None:
     found = plan(4, Privacy(0.5, 1e-2), 1, Privacy(1.0, 1e-4), mechanisms=("randomized_response",))
     assert any("swapped" in warning for warning in found.warnings)
     assert any("can tie" in warning for warning in found.warnings)
@@ -257,13 +257,13 @@ def test_a_plan_for_other_voters_is_rejected() -> None:
         asked.verify(told)
 
 
-def test_plans_that_take_long_are_estimated_so() -> None:
+def test_estimated_seconds_of_a_plan_grow_with_its_work() -> None:
     assert plan_seconds(0.1, 1) < plan_seconds(0.1, 100) < plan_seconds(1.0, 100)
     assert plan_seconds(0.1, 10**9) == plan_seconds(0.1, 10**6)
     assert plan_seconds(0.1, 5, account_seconds=7.0) == plan_seconds(0.1, 5) + 7.0
 
 
-def test_the_accounts_of_a_draw_are_expected_to_take_long() -> None:
+def test_estimated_seconds_include_the_accounts_of_a_draw() -> None:
     voters, total, draw = Problem(35, INF, Privacy(1.0)), Privacy(1.0, 1e-5), Bags(1000, 50)
     assert plan_account_seconds(voters, 20, total, None) == 0
     assert 3 < plan_account_seconds(voters, 20, total, draw) < 30

@@ -214,7 +214,9 @@ def test_a_draw_of_subsamples_is_accounted_for() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "queries", "voters"), [(1.0, 1, 1.0), (0.3, 2, 1.0)])
-def test_without_a_delta_the_parameter_stands_where_the_proof_ends(epsilon: float, queries: int, voters: float) -> None:
+def test_without_a_delta_the_parameter_is_the_largest_that_is_proved(
+    epsilon: float, queries: int, voters: float
+) -> None:
     """One voter's answer, at the voter's own ε, is γ_Sub(1) itself: not 0.997 voters on average."""
     total = Privacy(epsilon * queries)
     (option,) = plan(11, Privacy(epsilon), queries, total, fresh=True, mechanisms=("subsampling",)).options
@@ -268,7 +270,7 @@ def test_private_models_whose_delta_is_too_large_get_a_suggestion() -> None:
     assert found.warnings[0].startswith("total_delta = 0.0001 is below Delta = 0.001")
 
 
-def test_a_meaningless_voter_epsilon_is_warned_of() -> None:
+def test_a_meaningless_voter_epsilon_causes_a_warning() -> None:
     found = plan(5, Privacy(25.0), 1, Privacy(1.0, 1e-3), 1, mechanisms=("majority",))
     assert found.warnings == ("epsilon = 25 gives no meaningful privacy: such a voter is hardly private.",)
 

@@ -26,12 +26,12 @@ def option_names(question: Question) -> set[str]:
     return {option.name for option in ranked_options(question)}
 
 
-def test_under_samples_mechanisms_that_have_a_parameter_are_asked_and_tables() -> None:
+def test_with_sampling_tables_and_calibrated_mechanisms_are_ranked() -> None:
     question = Question.of(3, None, 2, TOTAL, 1, None, classes=3, sampling=Sampling(100, 10))
     assert option_names(question) == {"optimal", *calibrated_names()}
 
 
-def test_what_is_for_two_classes_is_not_asked_of_three() -> None:
+def test_mechanisms_for_two_classes_are_not_ranked_for_three() -> None:
     assert option_names(Question.of(3, None, 1, TOTAL, 1, None, classes=3)) == set(MECHANISMS) - BETWEEN_TWO - {
         CONFIDENT
     }
@@ -39,7 +39,7 @@ def test_what_is_for_two_classes_is_not_asked_of_three() -> None:
 
 
 @pytest.mark.parametrize(("price", "delta"), [(1.0, 1e-5), (0.0, 1e-5), (1.0, 0.0)])
-def test_a_checked_maximum_is_asked_where_wrong_answers_cost_and_its_total_has_a_delta(
+def test_a_checked_maximum_is_ranked_if_wrong_answers_cost_and_the_total_has_a_delta(
     price: float, delta: float
 ) -> None:
     names = option_names(Question.of(3, None, 1, Privacy(2.0, delta), 1, None, classes=3, price=price))
@@ -47,12 +47,12 @@ def test_a_checked_maximum_is_asked_where_wrong_answers_cost_and_its_total_has_a
 
 
 @pytest.mark.parametrize("queries", [1, 2])
-def test_a_total_without_delta_is_told_of_where_several_queries_share_it(queries: int) -> None:
+def test_a_total_without_delta_causes_a_warning_for_several_queries(queries: int) -> None:
     found = plan(3, None, queries, Privacy(1.0), 1, mechanisms=("randomized_response",))
     assert (NO_DELTA in found.warnings) == (queries > 1)
 
 
-def test_a_design_that_is_kept_is_the_same_whoever_is_told_of_its_options() -> None:
+def test_a_cached_design_is_returned_without_calling_progress() -> None:
     told: list[Option] = []
     first = design_within_total(3, 2, Privacy(1.25), 1, progress=told.append)
     assert first.utility == pytest.approx(max(option.utility or 0.0 for option in told if option.fits), abs=1e-6)
@@ -62,7 +62,7 @@ def test_a_design_that_is_kept_is_the_same_whoever_is_told_of_its_options() -> N
 
 
 @pytest.mark.parametrize("queries", [1, 2])
-def test_what_fresh_voters_must_do_is_said_where_they_are_asked_again(queries: int) -> None:
+def test_fresh_voters_cause_a_warning_for_several_queries(queries: int) -> None:
     found = plan(3, Privacy(0.5), queries, TOTAL, 3, fresh=True, mechanisms=("optimal",), time_limit=60.0)
     assert found.warnings == ((FRESH,) if queries > 1 else ())  # nor of the time, which was not up
 
@@ -80,7 +80,7 @@ def test_of_a_mechanism_and_its_table_the_better_one_is_kept(places: tuple[int, 
         assert ranking._option("laplace", question, []) is pair[1]
 
 
-def test_an_answer_is_useful_from_the_least_accuracy_on_and_where_it_is_worth_more_than_none() -> None:
+def test_an_option_is_useful_if_it_is_accurate_enough_and_worth_more_than_no_answer() -> None:
     option = Option(name="laplace", voters=3, why="", right=0.75, wrong=0.25, utility=0.5)
     for least, price, utility, is_useful in (
         (0.75, 0.0, 0.5, True),
@@ -94,11 +94,11 @@ def test_an_answer_is_useful_from_the_least_accuracy_on_and_where_it_is_worth_mo
     assert not ranking._is_useful(Option.unfit("laplace", question, ""), question)
 
 
-def test_a_wrong_answer_costs_nothing_unless_said_otherwise() -> None:
+def test_the_default_price_of_a_wrong_answer_is_0() -> None:
     assert design_within_total(3, 2, Privacy(1.25), 1) is design_within_total(3, 2, Privacy(1.25), 1, price=0.0)
 
 
-def test_an_advice_has_the_reason_of_the_best_option_and_how_accurate_it_is() -> None:
+def test_the_advice_contains_the_reason_and_the_accuracy_of_the_best_option() -> None:
     found = plan(3, None, 1, TOTAL, 1, mechanisms=("gnmax", "randomized_response"))
     assert found.best is not None
     assert found.verdict == "noisy majority"

@@ -32,7 +32,7 @@ from darrm_opt.tables.solver import solve_table
 
 
 @for_each("seed", range(200, 208))
-def test_all_are_private_and_none_is_above_the_bound(seed: int) -> None:
+def test_baselines_are_private_and_below_the_upper_bound(seed: int) -> None:
     case = random_problem(np.random.default_rng(seed))
     problem = problem_of(case)
     bound = solve_table(problem).upper_bound

@@ -167,7 +167,7 @@ def test_labels_leave_as_often_as_the_test_passes() -> None:
     assert abs(left - 300 * chance) <= 5 * (300 * chance * (1 - chance)) ** 0.5
 
 
-def test_what_a_log_is_not_for_is_refused(tmp_path: Path) -> None:
+def test_batches_and_proposals_of_another_log_are_rejected(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     vote = PrivateVote(MECHANISM, log)
     with refused("votes"):

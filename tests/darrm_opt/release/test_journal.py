@@ -382,7 +382,7 @@ def test_an_invalid_log_is_refused_and_left_unchanged(tmp_path: Path, content: b
     assert path.read_bytes() == content
 
 
-def test_damage_says_what_to_do_where_nobody_has_the_file_as_it_was(tmp_path: Path) -> None:
+def test_the_error_of_a_damaged_log_says_what_to_do_if_the_original_is_lost(tmp_path: Path) -> None:
     path = begun(tmp_path / "log").path
     path.write_bytes(b"x" + path.read_bytes()[1:])
     with pytest.raises(ReleaseLogDamaged) as damage:

@@ -92,7 +92,7 @@ def test_the_same_votes_again_cost_again(tmp_path: Path) -> None:
     assert log.spent == 40
 
 
-def test_a_name_means_one_number_of_releases(tmp_path: Path) -> None:
+def test_an_id_is_for_one_number_of_releases(tmp_path: Path) -> None:
     mechanism = release(begun(tmp_path))
     mechanism.release_many(VOTES, "monday")
     with pytest.raises(
@@ -132,7 +132,7 @@ def test_what_fails_while_drawing_costs_nothing(tmp_path: Path) -> None:
     assert log.charge_and_release(3, lambda _: np.ones(3, dtype=np.int16)).tolist() == [1, 1, 1]
 
 
-def test_what_is_not_on_the_disk_is_not_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_that_is_not_on_the_disk_is_not_returned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = begun(tmp_path)
 
     def full(_: int) -> None:
@@ -148,9 +148,7 @@ def test_what_is_not_on_the_disk_is_not_released(tmp_path: Path, monkeypatch: py
     assert np.array_equal(stored_bits(ReleaseLog(log.path), "monday"), bits)
 
 
-def test_lines_of_a_process_that_died_are_made_to_last_before_they_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_of_a_dead_process_are_flushed_before_they_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Another process may have died between writing its line and flushing it: whoever reads the line flushes it first.
     log = begun(tmp_path)
     other = ReleaseLog(log.path)
@@ -343,7 +341,7 @@ def test_a_log_is_created_once_and_opened_from_then_on(tmp_path: Path) -> None:
     assert [log.left for log in again] == [2, 2]
 
 
-def test_a_log_of_something_else_is_not_opened(tmp_path: Path) -> None:
+def test_logs_of_other_mechanisms_or_limits_are_not_opened(tmp_path: Path) -> None:
     path, total = tmp_path / "log", Privacy(2.0, 1e-6)
     ReleaseLog.create(path, solved(SMALL), queries=7)
     other = solve(Problem.from_allowance(K=3, m=1, epsilon=0.4))
@@ -423,7 +421,7 @@ def test_a_write_that_was_cut_short_anywhere_never_counted(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
 @given(st.data())
-def test_any_changed_bit_is_found(tmp_path: Path, written: tuple[bytes, list[int]], data: st.DataObject) -> None:
+def test_any_changed_bit_is_detected(tmp_path: Path, written: tuple[bytes, list[int]], data: st.DataObject) -> None:
     content, _ = written
     place = data.draw(st.one_of(st.integers(0, len(content) - 1), st.integers(len(content) - 60, len(content) - 1)))
     changed = bytearray(content)
@@ -436,7 +434,7 @@ def test_any_changed_bit_is_found(tmp_path: Path, written: tuple[bytes, list[int
 
 
 @pytest.mark.parametrize("line", [0, 1])
-def test_a_line_that_was_taken_out_is_found(tmp_path: Path, written: tuple[bytes, list[int]], line: int) -> None:
+def test_a_removed_line_is_detected(tmp_path: Path, written: tuple[bytes, list[int]], line: int) -> None:
     lines = written[0].splitlines(keepends=True)
     (tmp_path / "log").write_bytes(b"".join(lines[:line] + lines[line + 1 :]))
     with pytest.raises(ReleaseLogDamaged, match="damaged at byte"):

@@ -138,7 +138,7 @@ def test_samples_of_other_samplings_are_refused(tmp_path: Path, sample: Any, mes
         PrivateVote(vote_of(), begun(tmp_path)).release([0] * 5, sample=sample)
 
 
-def test_where_nothing_is_charged_by_samples_none_is_taken(tmp_path: Path) -> None:
+def test_samples_are_rejected_where_they_are_not_charged(tmp_path: Path) -> None:
     sample = EnsembleSampler(RARE, 5).draw()
     unsampled = ReleaseLog.create(tmp_path / "log", vote_of(), queries=5)
     for budget in (unsampled, None):
@@ -412,7 +412,7 @@ def test_no_trick_gives_a_second_label_of_one_sample(
     assert log.spent == before
 
 
-def test_who_fails_until_the_record_is_drawn_gains_nothing(tmp_path: Path) -> None:
+def test_failing_until_a_record_is_drawn_gains_nothing(tmp_path: Path) -> None:
     """An attacker whose voters fail where record 0 is not drawn, and who asks again under the same name, six times."""
     sampling = Sampling(10, 3)
     vote = PrivateVote(vote_of(), begun(tmp_path, sampling, queries=1000))

@@ -52,10 +52,14 @@ class RateLimiter:
     def take(self, client: str, rate: float, burst: float) -> float:
         """Take a token from a bucket that fills at ``rate`` [1/s]; return 0, or the time until one is available [s].
 
+        A rate of 0 is no limit.
+
         >>> limiter = RateLimiter(clock=lambda: 100.0)
         >>> [limiter.take("me", rate=2, burst=2) for _ in range(3)]
         [0.0, 0.0, 0.5]
         """
+        if rate <= 0:
+            return 0.0
         slot = self._place(client)
         now = self._clock()
         full_at = max(self._full[slot], now) + 1 / rate

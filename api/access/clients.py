@@ -52,6 +52,10 @@ class Client(NamedTuple):
         """Whether it sent a valid key."""
         return bool(self.key_id)
 
+    def rate(self, chosen: float | None, usual: float) -> float:
+        """Return its rate [1/s]: the operator's; else the usual one, or 0, no limit, for programs on this machine."""
+        return chosen if chosen is not None else 0.0 if self.local else usual  # which have its processors anyway
+
 
 CURRENT_CLIENT: ContextVar[Client | None] = ContextVar("client", default=None)  # of the current request, if any
 

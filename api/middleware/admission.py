@@ -104,14 +104,10 @@ class AdmissionMiddleware(HttpMiddleware):
         client: Client | None = scope.get("darrm.client")
         if client is None:  # wrong host name, or cross-site
             return rejection
-        rate = settings.rate
-        if rate is None:
-            rate = 0.0 if client.local else DEFAULT_RATE
-        if rate > 0:
-            delay = self._limiter.take(client.name, rate, settings.burst)
-            if delay > 0:
-                detail = f"The limit for one client is {rate:g} requests per second, and {settings.burst} in a burst."
-                return Rejection("too-many-requests", detail, (retry_after(delay),))
+        rate = client.rate(settings.rate, DEFAULT_RATE)
+        if (delay := self._limiter.take(client.name, rate, settings.burst)) > 0:
+            detail = f"The limit for one client is {rate:g} requests per second, and {settings.burst} in a burst."
+            return Rejection("too-many-requests", detail, (retry_after(delay),))
         return rejection
 
     async def _read_body(self, headers: list[tuple[bytes, bytes]], receive: Receive) -> bytes | Rejection | None:

@@ -97,7 +97,7 @@ async def list_jobs(params: Params, service: Service) -> JobsAnswer:
 @router.get("/{id}", summary="The state of a job", responses=error_responses(404, 422))
 async def get_job(id: JobId, service: Service) -> JobAnswer:
     """Read a job."""
-    return job_answer(await find_job(id, service))
+    return job_answer(_known(await service.get_job(id), id))
 
 
 @router.delete("/{id}", summary="Cancel a job", responses=error_responses(404, 422))
@@ -106,10 +106,7 @@ async def cancel_job(id: JobId, service: Service) -> JobAnswer:
 
     A finished job is unchanged.
     """
-    job = await service.cancel(id)
-    if job is None:
-        raise _unknown(id)
-    return job_answer(job)
+    return job_answer(_known(await service.cancel(id), id))
 
 
 @router.get(
@@ -127,7 +124,7 @@ async def cancel_job(id: JobId, service: Service) -> JobAnswer:
 )
 async def get_job_result(id: JobId, service: Service) -> Response:
     """Read the result of a job: a γ, whose status says if a time limit cut the solve short, or another answer."""
-    job = await find_job(id, service)
+    job = _known(await service.get_job(id), id)
     if job.state in {"failed", "cancelled"}:
         reason = f"The job failed: {job.reason}" if job.state == "failed" else "The job was cancelled."
         raise HTTPException(409, f"{reason} Submit it again to have it tried again.")
@@ -164,9 +161,7 @@ def _answer(job: Job, result: dict[str, Any]) -> BaseModel | None:
 )
 async def stop_job(id: JobId, service: Service, response: Response) -> JobAnswer:
     """Stop the solve; its best certified γ so far is the result of the job from now on. A finished job is unchanged."""
-    job = await service.stop(id)
-    if job is None:
-        raise _unknown(id)
+    job = _known(await service.stop(id), id)
     answer = job_answer(job)
     if not job.over:
         response.status_code = 202
@@ -196,7 +191,7 @@ async def get_job_events(
 ) -> StreamingResponse:
     """Follow a job."""
     del last_event_id
-    job = service.followed(id) or await find_job(id, service)
+    job = service.followed(id) or _known(await service.get_job(id), id)
     stream = _within_quota(service, event_stream(service.events.subscribe(job)))
     await anext(stream)  # refused here, before anything is sent
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
@@ -211,16 +206,10 @@ async def _within_quota(service: DesignService, stream: AsyncIterator[str]) -> A
             yield text
 
 
-async def find_job(id: str, service: Service) -> Job:
-    """Return a job; 404 where there is none."""
-    job = await service.get_job(id)
+def _known(job: Job | None, id: str) -> Job:
     if job is None:
-        raise _unknown(id)
+        raise HTTPException(404, f"There is no job {id}.")
     return job
-
-
-def _unknown(id: str) -> HTTPException:
-    return HTTPException(404, f"There is no job {id}.")
 
 
 async def event_stream(
@@ -276,7 +265,7 @@ async def add_webhook(params: WebhookRequest, id: JobId, service: Service) -> We
     twice ignores the second. Asking again for the same address while it is pending returns the same webhook.
     """
     webhooks = _webhooks(service)
-    await find_job(id, service)
+    _known(await service.get_job(id), id)
     return webhook_answer(*await webhooks.add(id, params.url))
 
 
@@ -284,7 +273,7 @@ async def add_webhook(params: WebhookRequest, id: JobId, service: Service) -> We
 async def list_webhooks(id: JobId, service: Service) -> WebhooksAnswer:
     """List the webhooks that this client asked for, with what became of them."""
     webhooks = _webhooks(service)
-    await find_job(id, service)
+    _known(await service.get_job(id), id)
     return WebhooksAnswer(webhooks=[webhook_answer(webhook) for webhook in await webhooks.list(id)])
 
 

@@ -93,17 +93,10 @@ class JobAdmission:
         """Charge a client for a new problem; raises `TooManyJobs`."""
         if client is None:
             return
-        rate = self._rate
-        if rate is None:
-            # Local programs have access to the processors anyway.
-            rate = 0.0 if client.local else DEFAULT_JOB_RATE
-        if rate > 0:
-            delay = self._limiter.take(f"jobs of {client.name}", rate, self._burst)
-            if delay > 0:
-                raise TooManyJobs(
-                    f"The limit for one client is {rate:g} new problems per second, and {self._burst} in a burst.",
-                    delay,
-                )
+        rate = client.rate(self._rate, DEFAULT_JOB_RATE)
+        if (delay := self._limiter.take(f"jobs of {client.name}", rate, self._burst)) > 0:
+            limit = f"The limit for one client is {rate:g} new problems per second, and {self._burst} in a burst."
+            raise TooManyJobs(limit, delay)
 
     def _check_queue(self, client: Client | None) -> None:
         # One client can fill half of the queue.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 from typing import Any
 
@@ -14,6 +15,7 @@ from support.waiting import in_loop
 from test_api import problem_of
 
 from api.errors.problem_details import ClientDisconnected
+from api.routes import requests
 from api.routes.requests import MAX_FIELDS, max_entries, until_disconnect
 
 client = client_fixture(patient(max_voters=51))
@@ -170,3 +172,29 @@ async def test_work_is_stopped_when_the_client_disconnects() -> None:
     assert stopped.is_set()
     begun.clear()
     assert await until_disconnect(Request({"type": "http"}, forever), work(0)) == "done"
+
+
+REFUSED = {
+    "too many entries": b'{"K": 3, "m": 1, "epsilon": 0.1, "gamma": [' + b",".join(5000 * [b'"x"']) + b"]}",
+    "a wrong field": b'{"K": "many", "m": 1, "epsilon": 0.1, "gamma": [0.1]}',
+    "no JSON": b'{"K": 3',
+    "no UTF-8": b"\xff\xfe{\x00}\x00",
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_refused_body_is_freed_without_garbage_collection(client: TestClient, kind: str) -> None:
+    headers = {"Content-Type": "application/json"}
+    assert client.post("/v1/verify", content=REFUSED[kind], headers=headers).status_code == 422
+    gc.collect()
+    before = {id(each) for each in gc.get_objects() if isinstance(each, requests._StrictRequest)}
+    gc.disable()
+    try:
+        for _ in range(5):
+            assert client.post("/v1/verify", content=REFUSED[kind], headers=headers).status_code == 422
+        kept = [
+            each for each in gc.get_objects() if isinstance(each, requests._StrictRequest) and id(each) not in before
+        ]
+    finally:
+        gc.enable()
+    assert kept == []

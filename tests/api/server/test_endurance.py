@@ -1,12 +1,14 @@
-"""The campaigns of endurance and of faults in their short form: 150 requests of the mixed load, and a fault."""
+"""The campaigns of endurance, faults and kills in short: 150 requests of the mixed load, a fault, a few kills."""
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 from campaigns.endurance import Piece, campaign, report, requests_of
+from campaigns.kill_service import Campaign
 from campaigns.operating_faults import Finding, Reply, examine, judge
 from campaigns.operating_faults import report as faults_report
 
@@ -54,5 +56,17 @@ def test_wrong_responses_under_a_fault_are_found(during: dict[str, Reply], recov
 
 @pytest.mark.slow
 def test_a_fault_is_reported_and_survived() -> None:
-    """The others, within the process: test_readiness.py; a killed solver: test_process_pool.py, test_kill_service.py."""
+    """The others, within the process: test_readiness.py; a killed solver: test_process_pool.py, and below."""
     assert examine("file overwritten").wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+def test_nothing_is_lost_or_wrong_after_some_kills(tmp_path: Path) -> None:
+    """Of the service, its workers, solver processes and clients, at random moments; the long form: docs/faults.md."""
+    outcome = Campaign(tmp_path, seed=2).run(kills=3, seconds=240)
+    assert outcome.wrong == []
+    assert sum(outcome.kills.values()) >= 3
+    assert outcome.answers > 0
+    assert outcome.rows >= outcome.jobs["done"] > 0
+    assert set(outcome.jobs) <= {"done", "failed"}

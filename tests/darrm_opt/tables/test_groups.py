@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import math
 from fractions import Fraction
 from typing import Any
@@ -16,8 +15,7 @@ from support.enumeration import exp_fraction
 from support.group_exact import Enumeration, random_problem
 from support.refusals import refused, refuses
 
-from darrm_opt import InvalidInput, NotPrivate, Privacy, Problem, shared, solve
-from darrm_opt.answers.tables import table_to_dict
+from darrm_opt import NotPrivate, Privacy, Problem, shared, solve
 from darrm_opt.design.solution import Status
 from darrm_opt.problem import NOT_PRIVATE, VoterGroup
 from darrm_opt.record import DesignSpec
@@ -240,21 +238,6 @@ def test_backends_agree() -> None:
     pytest.importorskip("cvxpy")
     problem = Problem(groups=[(2, 0.5), (2, 0.2)], target=TARGET, classes=3)
     assert solve_table(problem, backend="cvxpy").utility == pytest.approx(solve_table(problem).utility, abs=1e-6)
-
-
-def test_record_is_proved_again() -> None:
-    solution = solve_table(
-        Problem(groups=[(3, 0.5, 1e-3), (1, math.inf)], target=Privacy(1.0, 1e-3), affected=2, classes=3)
-    )
-    record = json.loads(json.dumps(table_solution_record(solution)))
-    problem, table, certificate = table_from_record(record)
-    assert problem == solution.problem
-    assert table.values.tobytes() == solution.table.values.tobytes()
-    assert certificate == solution.certificate
-    record["values"] = [min(1.0, value * 1.2) for value in record["values"]]
-    with pytest.raises((NotPrivate, InvalidInput)):
-        table_from_record(record)
-    assert table_to_dict(solution)["utility"] == solution.utility
 
 
 def test_what_no_text_names_has_no_record() -> None:

@@ -157,25 +157,6 @@ def test_more_points_are_never_worth_less() -> None:
     assert utilities[-1] > utilities[0] + 0.05
 
 
-def test_records_keep_the_points_and_are_proved_again() -> None:
-    profile = PrivacyProfile(POINTS)
-    problem: Any = Problem(groups=[(3, profile)], target=Privacy(0.7), classes=3, abstention=True)
-    solution = solve_table(problem)
-    record = json.loads(json.dumps(table_solution_record(solution)))
-    assert record["problem"]["groups"] == [{"K": 3, "profile": [[0.0, 0.15], [0.6, 0.0]]}]
-    read, table, certificate = table_from_record(record)
-    assert (read, table, certificate) == (problem, solution.table, solution.certificate)
-    other = TableSpec(Problem(groups=[(3, 0.6)], target=Privacy(0.7), classes=3, abstention=True))
-    assert TableSpec(problem).key == TableSpec(read).key != other.key
-    # The same table is not private for voters that promise one of the points alone.
-    record["problem"]["groups"] = [{"K": 3, "epsilon": 0.6, "Delta": 0.0}]
-    with pytest.raises(NotPrivate):
-        table_from_record(record)
-    record["problem"]["groups"] = [{"K": 3, "epsilon": 0.6, "Delta": 0.0, "profile": [[0.0, 0.15]]}]
-    with refused("profile"):
-        table_from_record(record)
-
-
 def test_a_refusal_names_a_corner_of_the_profile() -> None:
     problem = Problem(groups=[(3, PrivacyProfile(POINTS))], target=Privacy(0.4), classes=3)
     table = solve_table(Problem(groups=[(3, PrivacyProfile(POINTS))], target=Privacy(0.9), classes=3)).table

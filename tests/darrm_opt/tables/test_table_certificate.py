@@ -18,6 +18,7 @@ from support.plurality_exact import exp_above, neighbours, vote_counts, worst_ex
 from support.refusals import refused
 
 from darrm_opt import NotPrivate, Privacy
+from darrm_opt.answers.tables import table_to_dict
 from darrm_opt.errors import InvalidInput, NotProven
 from darrm_opt.planning.table_baselines import table_baselines
 from darrm_opt.plurality import ABSTENTION, Table, certify_table, solve_table, verify_table
@@ -25,8 +26,9 @@ from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.rounding import EXPONENT_BITS, exp_bounds
 from darrm_opt.tables.certificate import CornerProof, Edge, EdgeProof
 from darrm_opt.tables.problem import histograms, partition_cells
-from darrm_opt.tables.record import table_from_record, table_record, table_solution_record
+from darrm_opt.tables.record import TableSpec, table_from_record, table_record, table_solution_record
 from darrm_opt.tables.solver import TableSolution
+from darrm_opt.voters import PrivacyProfile
 
 
 def random_rule(rng: np.random.Generator, problem: Problem) -> Table:
@@ -189,18 +191,50 @@ def test_a_rule_of_other_voters_is_refused() -> None:
         Table(histograms(3, 2, 1, abstention=False), [0.0] * 4).probabilities((1, 1))
 
 
-def test_records_read_back_bit_for_bit_and_are_proved_again() -> None:
-    solution = solve_table(Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3, abstention=True))
-    text = json.dumps(table_solution_record(solution))
-    problem, rule, certificate = table_from_record(json.loads(text))
-    assert (problem, rule, certificate) == (solution.problem, solution.table, solution.certificate)
-    dearer = table_record(Problem(5, NOT_PRIVATE, Privacy(0.1, 1e-3), 1, classes=3, abstention=True), rule)
+RECORDED: list[tuple[Any, Any, dict[str, Any]]] = [  # a problem, the stricter one, and a part of its record
+    (
+        Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3, abstention=True),
+        Problem(5, NOT_PRIVATE, Privacy(0.1, 1e-3), 1, classes=3, abstention=True),
+        {"K": 5, "target_epsilon": 1.0, "abstention": True},
+    ),
+    (
+        Problem(groups=[(3, 0.5, 1e-3), (1, math.inf)], target=Privacy(1.0, 1e-3), affected=2, classes=3),
+        Problem(groups=[(3, 0.9, 1e-3), (1, math.inf)], target=Privacy(1.0, 1e-3), affected=2, classes=3),
+        {"groups": [{"K": 3, "epsilon": 0.5, "Delta": 1e-3}, {"K": 1, "epsilon": "inf", "Delta": 0.0}]},
+    ),
+    (  # the table is not private for voters that promise one of the points alone
+        Problem(groups=[(3, PrivacyProfile([(0.0, 0.15), (0.6, 0.0)]))], target=Privacy(0.7), classes=3),
+        Problem(groups=[(3, 0.6)], target=Privacy(0.7), classes=3),
+        {"groups": [{"K": 3, "profile": [[0.0, 0.15], [0.6, 0.0]]}]},
+    ),
+]
+
+
+@for_each(("problem", "stricter", "part"), RECORDED)
+def test_records_read_back_bit_for_bit_and_are_proved_again(
+    problem: Problem, stricter: Problem, part: dict[str, Any]
+) -> None:
+    solution = solve_table(problem)
+    record = json.loads(json.dumps(table_solution_record(solution)))
+    assert record["problem"] | part == record["problem"]
+    read, table, certificate = table_from_record(record)
+    assert (read, table, certificate) == (problem, solution.table, solution.certificate)
+    assert TableSpec(problem).key == TableSpec(read).key != TableSpec(stricter).key
     with pytest.raises(NotPrivate):
-        table_from_record(dearer)
-    wrong: object
-    for wrong in ({}, [], {**json.loads(text), "kind": "x"}, {**json.loads(text), "problem": {"K": 5}}):
-        with pytest.raises(InvalidInput):
-            table_from_record(wrong)
+        table_from_record(table_record(stricter, table))
+    larger = [min(1.0, value * 1.2) for value in record["values"]]
+    for wrong in ({"values": larger}, {"kind": "x"}, {"problem": {"K": 5}}, {"utility": 0.1}):
+        with pytest.raises((NotPrivate, InvalidInput)):
+            table_from_record(record | wrong)
+    if "groups" in part:
+        both = [group | {"profile": [[0.0, 0.15]], "epsilon": 0.6} for group in record["problem"]["groups"]]
+        with refused("profile"):
+            table_from_record(record | {"problem": record["problem"] | {"groups": both}})
+    assert table_to_dict(solution)["utility"] == solution.utility
+    nothing: object
+    for nothing in ({}, []):
+        with refused("table"):
+            table_from_record(nothing)
 
 
 SLIGHT = (0.0, 2.0**-53, 1e-15, 1e-14, 6e-14, 2e-13, 1e-12, 1e-9, 1e-3)

@@ -106,6 +106,11 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def _last_name(node: ast.expr) -> str | None:
     """Return what stands after the last dot of a name."""
     return getattr(node, "attr", getattr(node, "id", None))
@@ -125,9 +130,9 @@ def _statements(node: ast.AST, *, runs: bool = True) -> Iterator[tuple[ast.AST, 
             yield from _statements(child, runs=runs)
 
 
-def imports_of(name: str, source: str, known: frozenset[str]) -> Iterator[Import]:
-    """Yield what a module's source imports, by statement or by ``import_module("literal")``."""
-    for node, runs in _statements(ast.parse(source)):
+def imports_of(name: str, path: Path, known: frozenset[str]) -> Iterator[Import]:
+    """Yield what a module imports, by statement or by ``import_module("literal")``."""
+    for node, runs in _statements(tree_of(path)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(name, alias.name, node.lineno, runs)
@@ -146,9 +151,7 @@ def imports_of(name: str, source: str, known: frozenset[str]) -> Iterator[Import
 @cache
 def all_imports() -> tuple[Import, ...]:
     known = frozenset(modules())
-    return tuple(
-        found for name, path in modules().items() for found in imports_of(name, path.read_text(encoding="utf-8"), known)
-    )
+    return tuple(found for name, path in modules().items() for found in imports_of(name, path, known))
 
 
 def top(name: str) -> str:
@@ -198,7 +201,7 @@ def test_a_module_gives_each_name_one_value() -> None:
     """Where two files become one, a constant of the second would take the place of one of the first, and no tool says so."""
     twice = []
     for path in (path for folder in FOLDERS.values() for path in folder.rglob("*.py")):
-        body = ast.parse(path.read_text(encoding="utf-8")).body
+        body = tree_of(path).body
         assigned = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
         names = Counter(
             name.id
@@ -235,7 +238,7 @@ def test_modules_are_imported_by_name_in_few_places() -> None:
     found = {
         name
         for name, path in modules().items()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Call) and _last_name(node.func) == "import_module"
         if not isinstance(node.args[0], ast.Constant)
     }
@@ -262,9 +265,8 @@ CHANGES = {
 }
 
 
-def changed_globals(source: str) -> set[str]:
+def changed_globals(tree: ast.Module) -> set[str]:
     """Return the names of a module that its functions bind anew, or whose objects they change by usual methods."""
-    tree = ast.parse(source)
     targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
     targets += [node.target for node in tree.body if isinstance(node, ast.AnnAssign)]
     names = {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
@@ -286,7 +288,7 @@ def changed_globals(source: str) -> set[str]:
 
 
 def test_objects_of_modules_change_in_few_places() -> None:
-    found = {name: changed_globals(path.read_text(encoding="utf-8")) for name, path in modules().items()}
+    found = {name: changed_globals(tree_of(path)) for name, path in modules().items()}
     assert {name: changed for name, changed in found.items() if changed} == CHANGED_GLOBALS
 
 

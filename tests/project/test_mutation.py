@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from types import ModuleType
 
 import pytest
-from campaigns.mutants import mutants, mutated
+from campaigns.mutants import Mutant, mutants, mutated
 from campaigns.mutation import TARGETS, equivalents, file_of, replace
 from support.paths import ROOT
 
@@ -157,16 +158,17 @@ def test_words_and_roundings_are_not_mutated_as_code_is() -> None:
     assert {"x + 1 → x - 1", "1 → 2", "'one' → 'another text'"} <= {mutant.change for mutant in listed}
 
 
-def source_of(module: str) -> str:
-    """Return the source of a module of the core, or of a package."""
+@cache
+def changes_of(module: str) -> tuple[str, list[Mutant]]:
+    """Return the source of a module of the core, or of a package, and its mutants."""
     place = ROOT / "darrm_opt" / module.replace(".", "/")
-    return (place / "__init__.py" if place.is_dir() else place.with_suffix(".py")).read_text(encoding="utf-8")
+    source = (place / "__init__.py" if place.is_dir() else place.with_suffix(".py")).read_text(encoding="utf-8")
+    return source, mutants(module, source)
 
 
 def test_every_target_can_be_changed_and_has_its_tests() -> None:
     for module, tests in TARGETS.items():
-        source = source_of(module)
-        changes = mutants(module, source)
+        source, changes = changes_of(module)
         assert len(changes) > 5
         assert mutated(module, source, len(changes) - 1, "a.py") != compile(source, "a.py", "exec", dont_inherit=True)
         assert all(file_of(name).exists() for name in tests)
@@ -175,6 +177,6 @@ def test_every_target_can_be_changed_and_has_its_tests() -> None:
 def test_what_is_known_as_equivalent_is_still_a_change_of_the_code() -> None:
     known, existing = equivalents(), set()
     for module in TARGETS:
-        existing |= {mutant.key for mutant in mutants(module, source_of(module))}
+        existing |= {mutant.key for mutant in changes_of(module)[1]}
     assert sorted(set(known) - existing) == []
     assert all(len(why) > 10 for why in known.values())

@@ -1,4 +1,4 @@
-"""Kept answers: their key, what is believed of a row, and what a lookup does."""
+"""Cached answers: keys, validation of rows, lookups."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_invalid_questions_have_no_key(arguments: tuple[Any, ...], text: str) ->
         DesignSpec(*arguments)
 
 
-# ------------------------------------------------------------------------------------- what is believed of a row
+# ------------------------------------------------------------------------------------- validation of a row
 
 
 def test_a_row_comes_back_bit_by_bit_and_proved_again() -> None:
@@ -310,7 +310,7 @@ def test_any_changed_letter_is_detected(place: int, letter: str) -> None:
     )
 
 
-# ------------------------------------------------------------------------------------------- lookup, solve, keep
+# ------------------------------------------------------------------------------------------- lookup, solve, store
 
 
 def test_the_second_answer_is_the_first_bit_by_bit(store: Store) -> None:

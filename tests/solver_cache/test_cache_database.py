@@ -1,4 +1,4 @@
-"""The cache in a SQLite file: made once, shared by processes, damaged, killed in the middle, or not possible at all."""
+"""The cache in a SQLite file: creation, sharing by processes, damage, unusable locations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def go(*processes: subprocess.Popen[str]) -> list[str]:
     return [out for out, _ in told]
 
 
-# ---------------------------------------------------------------------------------------- places that cannot be
+# ---------------------------------------------------------------------------------------- unusable locations
 
 
 @pytest.mark.parametrize(

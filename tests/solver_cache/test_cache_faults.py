@@ -1,4 +1,4 @@
-"""A store on a disk that is full, in a file that is damaged anywhere: clear messages, and never a wrong answer."""
+"""Full disks and damaged files: clear messages, never a wrong answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that are shipped: opened for reading only, nothing is written, on no file system and in no database."""
+"""Read-only stores: nothing is written, neither to the file system nor to the database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every place for jobs must do, whatever it is made of."""
+"""Contract of the job queue in every store."""
 
 from __future__ import annotations
 
@@ -379,7 +379,7 @@ def test_a_lease_renewed_during_a_take_stands(jumping: tuple[Jobs, Clock], monke
     assert jobs.finish("a", "me", "mine")
 
 
-# --------------------------------------------------------------------------------- what a database does beyond
+# --------------------------------------------------------------------------------- several stores of a database
 
 
 def test_jobs_outlive_the_store_and_are_shared(lasting_url: str) -> None:

@@ -1,7 +1,4 @@
-"""The campaign of kills in short: whoever dies in the middle, what was acknowledged is there.
-
-The long form, and what came of it: docs/faults.md.
-"""
+"""Short form of the kill campaign (results: docs/faults.md): everything acknowledged survives a kill."""
 
 from __future__ import annotations
 

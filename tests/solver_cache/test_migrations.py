@@ -1,4 +1,4 @@
-"""Migrations of the store: a schema with one more version, a column of its own, against stores of the present one."""
+"""Migrations: a schema with one more column, applied to stores of the current version."""
 
 from __future__ import annotations
 

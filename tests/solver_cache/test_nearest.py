@@ -1,4 +1,4 @@
-"""The nearest valid answer: the best that is kept among those whose guarantee implies the one that is asked."""
+"""The nearest valid answer: the best stored one whose guarantee implies the requested one."""
 
 from __future__ import annotations
 

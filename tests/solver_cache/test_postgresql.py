@@ -1,4 +1,4 @@
-"""The cache in PostgreSQL: connections that are lost, a server that is stopped and killed, what its messages say."""
+"""The cache in PostgreSQL: lost connections, stopped and killed servers, messages."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def running() -> Iterator[postgres.Postgres]:
     server.start()
 
 
-# ------------------------------------------------------------------------------------------------- what it says
+# ------------------------------------------------------------------------------------------------- messages
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_concurrent_schema_creation_succeeds(database: str) -> None:
     assert postgres.server().sql(database, "SELECT version FROM darrm_schema") == str(len(MIGRATIONS))
 
 
-# -------------------------------------------------------------------------------------------- transactions at once
+# -------------------------------------------------------------------------------------------- concurrent transactions
 
 
 def test_a_shared_answer_survives_concurrent_eviction(
@@ -143,7 +143,7 @@ def test_the_size_of_a_store_counts_every_table(database: str, store: Store) -> 
     assert {"darrm_solutions", "darrm_claims", "darrm_design_reads"} <= {*names.split()}
 
 
-# ------------------------------------------------------------------------------------------ connections that end
+# ------------------------------------------------------------------------------------------ lost connections
 
 
 def test_a_cut_connection_is_replaced(database: str, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Solver processes: what they return, how they are stopped, and what happens when they die. All of it for real."""
+"""Solver processes: results, cancellation, limits and deaths, with real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proofs of a process: one for each text and question, and none for a text that was changed."""
+"""Remembered proofs: one for each text and question, none for a changed text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every store must do, whatever it is made of."""
+"""Contract of every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as files: there and back to the byte; a change on the way is refused with its row and the reason."""
+"""Table files: byte-identical round trips; changed rows are refused with their number and the reason."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_every_line_of_a_csv_table_is_a_row(tmp_path: Path, rows: list[Row]) -> 
         assert next(csv.reader(file)) == [*COLUMNS, "table"]
 
 
-# ------------------------------------------------------------------------------------------- what was changed
+# ------------------------------------------------------------------------------------------- changed tables
 
 
 def raised(values: list[float]) -> None:

@@ -47,12 +47,12 @@ def kept_row(spec: DesignSpec) -> Row:
 
 
 def rehashed(row: Row, record: str) -> Row:
-    """Return the row with another record, its hash made to fit: what someone who can write would do."""
+    """Return the row with another record, with a hash that fits, as anyone with write access could make it."""
     return replace(row, record=record, digest=digest(record))
 
 
 def edited(row: Row, change: Callable[[dict[str, Any]], object]) -> Row:
-    """Return the row with a record that is changed so."""
+    """Return the row with a changed record."""
     record = json.loads(row.record)
     change(record)
     return rehashed(row, canonical_json(record))

@@ -1,4 +1,4 @@
-"""Grid files: what they may say, and that what they may not is refused with its place in the file."""
+"""Grid files: valid entries, and refusals that name the place in the file."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ ACCOUNTS = (
     *("accounting.bounds", "accounting.guarantee", "accounting.adaptive"),
     *("accounting.composition.closed_forms", "accounting.composition.optimal", "accounting.bits.recursion"),
     *("accounting.release_profile", "accounting.mixture", "accounting.accounts", "accounting.total"),
-    *("accounting.pld", "accounting.privacy_budget", "accounting.freshness"),
+    *("accounting.pld", "accounting.privacy_budget", "accounting.freshness", "accounting.model_profiles"),
     *("accounting.calibrate", "accounting.composition"),
     *("accounting.bits.region", "accounting.bits.backward_step"),
     *("accounting.bits.adversary", "accounting.law_pairs", "accounting.sampling"),

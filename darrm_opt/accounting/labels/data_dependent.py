@@ -299,8 +299,6 @@ class LabelEnvelope:
 
     def _between_others(self, margins: CountRows) -> Array:
         """Return H_λ of a vote that moves between two classes behind the leader: their counts, censored below M."""
-        if margins.shape[1] < 2:
-            return np.zeros(len(margins))
         leader = np.arange(-self._reach, self._reach + 1)  # its noise; M is at least its noisy count
         masses = self._noise.at(leader)
         most = np.zeros(len(margins))

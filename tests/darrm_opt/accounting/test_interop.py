@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import permutations, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ from support.plurality_exact import neighbours, vote_counts
 from support.refusals import refused
 
 from darrm_opt import NoiseFunction, Privacy, Problem, solve
-from darrm_opt.accounting import Sampling
+from darrm_opt.accounting import Sampling, interop
 from darrm_opt.accounting.bits.recursion import compose_bits
+from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.accounting.interop import (
     DISCRETISATION,
     as_event,
@@ -33,6 +35,7 @@ from darrm_opt.accounting.interop import (
     rdp_accountant,
     renyi_divergences,
 )
+from darrm_opt.accounting.labels.composition import MAX_RANGE
 from darrm_opt.accounting.labels.sampled_argmax import counts_of_any_votes
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
@@ -418,3 +421,25 @@ def test_several_votes_among_many_classes_have_a_pld_or_none() -> None:
     assert 3.5 * one < four < math.inf
     with refused("released"):
         as_pld(NoisyMaximum(2500, 10, 400.0, affected=9), queries=20)
+
+
+def test_what_is_asked_of_mechanisms_and_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Voters trained once reveal less in an only release; the largest chance of noise that is cut off; e^700."""
+    asked = list[int]()
+
+    def bounds(least: int) -> Any:
+        asked.append(least)
+        return [("bounds", 3)]
+
+    fixed: Any = SimpleNamespace(is_fixed=True, bounds=bounds)
+    of_parts: list[Any] = [interop._releases(fixed, queries, fresh=False) for queries in (1, 4)]
+    assert of_parts == [[("bounds", -(-3 // interop.COMPOSED_QUERIES))], [("bounds", 3)]]
+    assert asked == [interop.COMPOSED_QUERIES, 4]
+    families = [SimpleNamespace(missing=missing, pairs=lambda _: ["added", "removed"]) for missing in (0.1, 0.3, 0.2)]
+    monkeypatch.setattr(interop, "_checked_sampling", lambda *_: SimpleNamespace(sampled_laws=lambda _: families))
+    monkeypatch.setattr(interop, "direction_pld", lambda each, missing, *_: (each[0], missing))
+    found: Any = interop._sampled(SMALL, 4, Sampling(20, 5), 0.1)
+    assert found == [("removed", 0.3), ("added", 0.3)]
+    event = ReleaseGuarantee(Privacy(MAX_RANGE))
+    monkeypatch.setattr(interop, "_releases", lambda *_, **__: [(event, 1)])
+    assert np.isfinite(renyi_divergences(SMALL, None, np.array([2.0]))).all()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -136,3 +138,35 @@ def test_many_releases_share_what_their_regions_leave_out(monkeypatch: pytest.Mo
         one = AffectedDistribution.exactly(1, 3)
         mixture_total(GAMMA, PRIVATE, queries, one, fresh=True, total_delta=0.01, points=5)
         assert given == [pytest.approx((share, 4e-5 / queries))]
+
+
+def test_groups_are_fewer_for_private_voters_and_many_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("MAX_GROUPS", 7), ("MAX_PRIVATE_GROUPS", 5), ("MIN_GROUPS", 2), ("MAX_STEPS", 12)):
+        monkeypatch.setattr(mixture, name, value)
+    monkeypatch.setattr(AffectedDistribution, "parts", lambda *of: ([], of[2]))
+    found = [[mixture.count_groups(voters, n, LAW, 0.0)[1] for n in (1, 4, 99)] for voters in (OPEN, PRIVATE)]
+    assert found == [[7, 3, 2], [5, 3, 2]]
+    assert LAW.mean == pytest.approx(1.2, rel=1e-12)
+
+
+def test_voters_that_are_not_private_are_pairs_of_votes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose region is taken if it has few vertices, and one of fewer lines otherwise."""
+    votes = BitPairs.of_gamma(GAMMA, OPEN.affected)
+    delta, _ = mixture._profile_at_count(GAMMA, OPEN, 1, 9, (0.0, 0.0))
+    assert delta(0.1) == votes.delta(0.1)
+    asked: list[Any] = []
+    total = SimpleNamespace(delta=None, values=np.zeros(3), step=0.5)
+
+    def compose(parts: Any, **_: object) -> Any:
+        asked.append(parts)
+        return total
+
+    few: Any = SimpleNamespace(coarser=lambda *_: "fewer lines")
+    monkeypatch.setattr(mixture, "compose_bits", compose)
+    monkeypatch.setattr(mixture, "release_profile", lambda *_, **__: few)
+    for most in (3, 2):
+        monkeypatch.setattr(mixture, "MAX_EXACT_VOTERS", most)
+        mixture._profile_at_count(GAMMA, OPEN, 4, 9, (0.0, 0.0))
+    (((region, _),), ((fewer, _),)) = asked
+    assert region.moves.tolist() == votes.region.moves.tolist()
+    assert fewer == "fewer lines"

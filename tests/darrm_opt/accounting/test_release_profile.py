@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import math
 from statistics import NormalDist
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,3 +125,57 @@ def test_one_unproved_region_leaves_no_guarantee() -> None:
     for parts in ([(outer, 1), (inner, 1)], [(inner, 2), (outer, 1)]):
         assert not compose_bits(parts, points=11).guaranteed
         assert not compose_bits_any_order(parts, points=11).guaranteed
+
+
+def test_a_line_is_proved_beyond_the_largest_loss_that_is_not_of_the_size_of_a_rounding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The mirror image (½, ¼) of the first pair; then (½, ⅕); then roundings, each of which moves ten times as far."""
+    found = iter(
+        [(0.01, 0.5, 0.2), (1e-3, 0.3, 0.3), (1e-3, 0.1, 0.2), (1e-3, 0.3, 0.0), (1e-3, 0.25, 0.2), (0.0, 0, 0)]
+    )
+    asked: list[float] = []
+
+    def at(epsilon: float) -> tuple[float, float, float]:
+        asked.append(epsilon)
+        return next(found)
+
+    lines = np.array([0.0, 0.5]), np.array([0.25, 0.125])
+    region = outer_region([1.0], [0.5])
+    pairs = np.array([[0.75, 0.5], [0.25, 0.0], [0.5, 0.5]])
+    profile = ReleaseProfile(*lines, pairs, region, region, lambda: SimpleNamespace(at=at))  # type: ignore[arg-type,return-value]
+    expected = [math.log(2) * (1 + 1e-6), *(math.log(2.5) * (1 + margin) for margin in (1e-6, 1e-5, 1e-4, 1e-3, 1e-2))]
+    moves = profile.lean.moves.tolist()
+    assert asked == pytest.approx(expected, rel=1e-14)
+    slopes = [*search._slopes(lines[0]), *search._slopes(np.array(asked[-1:]))]
+    assert moves == outer_region(slopes, [0.25, 0.125, 0.0]).moves.tolist()
+    equal = ReleaseProfile(*lines, pairs[2:], region, region, lambda: SimpleNamespace(at=at))  # type: ignore[arg-type,return-value]
+    assert equal.lean is region
+    certain = ReleaseProfile(lines[0], np.array([0.5, 1.0]), pairs, region, region)
+    assert [line.delta for line in certain.lines] == [0.5 * (1 + 1e-12), 1 - 1e-9]
+    assert certain.lean is region
+    monkeypatch.setattr(search, "pld_from_profile", lambda *_, **of: SimpleNamespace(repeated=lambda n: (n, of)))
+    of_steps: list[Any] = [certain.pld(0.25, count=3), certain.pld(count=3)]
+    assert [of["discretisation"] for _, of in of_steps] == [0.25, certain.discretisation(3)]
+
+
+def test_a_search_starts_at_the_target_or_at_its_end_and_proves_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[float] = []
+
+    def profile(_: object, start: float, __: float) -> dict[float, tuple[float, float, float]]:
+        starts.append(start)
+        return {0.0: (0.5, 0.75, 0.25), 1.0: (0.25, 0.5, 0.125)}
+
+    monkeypatch.setattr(search, "_search_profile", profile)
+    for target in (1.0, 99.0):
+        release_profile(np.full(4, 0.5), Problem(3, Privacy(math.inf), Privacy(target)))
+    assert starts == [1.0, search.MAX_EPSILON]
+    asked: list[list[float]] = []
+
+    def at_each(epsilons: list[float]) -> dict[float, tuple[float, float, float]]:
+        asked.append(epsilons)
+        return dict.fromkeys(epsilons, (0.125, 0.5, 0.25))
+
+    joint: Any = SimpleNamespace(known=None, at_each=at_each)
+    assert search._joint_search(joint, 1.0, 0.0) == dict.fromkeys((0.0, 1.0), (0.125, 0.5, 0.25))
+    assert asked == [[0.0, 1.0]]

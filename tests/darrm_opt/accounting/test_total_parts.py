@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,11 +16,14 @@ from support.refusals import refused
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import accounts, total
 from darrm_opt.accounting.accounts import STATED, Effort
+from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.recursion import MIN_POINTS
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.release_profile import NoisyMajority, Release
+from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
+from darrm_opt.voters import PrivacyProfile
 
 VOTERS = Problem(3, Privacy(0.3), Privacy(0.3))
 RELEASE = Release(NoiseFunction(np.full(4, 0.1)), VOTERS)
@@ -228,3 +232,211 @@ def test_voters_trained_once_may_be_accounted_for_as_models_and_only_they() -> N
     assert "models" not in mixed.totals | mixed.refused
     leak = total.total_privacy(leaking(0.25, 0.01), 3, 0.02)
     assert str(leak.refused["models"]).startswith("no finite epsilon exists at delta = 0.02: each model")
+
+
+# ------------------------------------------------------------------------------------------- accounts one by one
+
+
+def test_one_law_is_exact_for_one_release_and_adaptive_for_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts, "adaptive_epsilon", lambda *_: 7.0)
+    laws = LawPairs(np.array([[0.5, 0.25, 0.25]]), np.array([[0.25, 0.5, 0.25]]))
+    found = [accounts._of_one_law([(laws, count)], 0.125, STATED) for count in (1, 3)]
+    assert found == [Privacy(laws.epsilon(0.125), 0.125), Privacy(7.0, 0.125)]
+
+
+def test_points_of_a_profile_that_prove_nothing_name_the_least_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    floors = iter([0.5, 0.25, 0.75, *[0.9] * 99])
+
+    def optimum(*_: object) -> Privacy:
+        raise DeltaTooSmall(0.1, next(floors), "it leaks")
+
+    monkeypatch.setattr(accounts, "optimal_composition", optimum)
+    with pytest.raises(DeltaTooSmall) as caught:
+        accounts._by_points([(RELEASE.profile, 3)], 0.1, STATED)
+    assert caught.value.floor == 0.25
+
+
+def test_each_point_of_an_only_model_holds_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = iter([5.0, 3.0, 5.0])
+    monkeypatch.setattr(accounts, "_least", lambda *_: next(found))
+    models = [PrivacyProfile([(0.5, 1e-3), (1.0, 1e-6)]), PrivacyProfile([(0.25, 1e-3), (2.0, 1e-6)])]
+    one = accounts._by_model_profiles([(models[0], 2)], 0.125, STATED)
+    two = accounts._by_model_profiles([(models[0], 2), (models[1], 2)], 0.125, STATED)
+    assert (one, two) == (Privacy(3.0, 0.125), Privacy(5.0, 0.125))
+
+
+# ------------------------------------------------------------------------------------------- what a total asks for
+
+
+def replaced(monkeypatch: pytest.MonkeyPatch, **found: Any) -> list[tuple[Any, ...]]:
+    """Replace functions of `total` by what they return; list what they are asked."""
+    asked: list[tuple[Any, ...]] = []
+
+    def stand_in(name: str) -> Any:
+        def function(*of: Any, **options: Any) -> Any:
+            asked.append((name, *of, options))
+            return found[name]
+
+        return function
+
+    for name in found:
+        monkeypatch.setattr(total, name, stand_in(name))
+    return asked
+
+
+def test_a_total_keeps_what_is_less() -> None:
+    assert total.ReleaseTotal(0.1, {"bits": Privacy(math.inf)}).account == "none"
+    floors: dict[str, Any] = {str(floor): DeltaTooSmall(0.1, floor, "it leaks") for floor in (0.5, 0.25, 0.75)}
+    with pytest.raises(DeltaTooSmall) as caught:
+        _ = total.ReleaseTotal(0.1, {}, floors).method
+    assert caught.value.floor == 0.25
+    for known, epsilon, expected in (
+        (Privacy(1.0, 0.5), 2.0, Privacy(2.0, 0.1)),  # whose δ is more than asked
+        (Privacy(1.0, 0.1), 2.0, Privacy(1.0, 0.1)),
+        (Privacy(1.0), 1.0, Privacy(1.0)),
+        (Privacy(1.0), 0.5, Privacy(0.5, 0.1)),
+    ):
+        assert total.ReleaseTotal(0.1, {"bits": known}).or_less({"bits": epsilon}).totals["bits"] == expected
+
+
+def test_accounts_are_asked_until_one_is_enough_or_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    def account(name: str, *finer: str, found: Privacy | None = None) -> Any:
+        def of(*_: object) -> Privacy:
+            if found is None:
+                raise DeltaTooSmall(0.1, 0.5, "it leaks")
+            return found
+
+        needs = {"needs_delta": False, "needs": lambda bounds: bounds, "is_exact": lambda *_: False}
+        return SimpleNamespace(name=name, finer=finer, total=of, **needs)
+
+    def asked(*listed: Any, enough: float = -math.inf) -> set[str]:
+        monkeypatch.setattr(total, "ACCOUNTS", listed)
+        found = total.total_of(parts(RELEASE, 3), 0.1, enough=enough)
+        return {*found.totals, *found.refused}
+
+    last = account("last", found=Privacy(1.0))
+    assert asked(account("optimal"), account("points", "optimal"), last) == {"optimal", "last"}
+    assert asked(account("bits"), account("points", "bits"), last) == {"bits", "points", "last"}
+    for each, names in (
+        (Privacy(2.0, 0.1), {"first"}),
+        (Privacy(2.0, 0.2), {"first", "last"}),
+        (Privacy(2.1, 0.1), {"first", "last"}),
+    ):
+        assert asked(account("first", found=each), last, enough=2.0) == names
+
+
+@for_each(
+    ("listed", "releases", "enough", "names"),
+    [
+        (False, 3, -math.inf, ["bounds"]),
+        (True, 1, -math.inf, ["laws"]),
+        (True, 3, 1.0, ["laws"]),
+        (True, 3, 0.9, ["laws", "bounds"]),
+        (True, 3, -math.inf, ["laws", "bounds"]),
+    ],
+)
+def test_listed_laws_are_asked_first(listed: bool, releases: int, enough: float, names: list[str]) -> None:
+    laws = LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]])) if listed else None
+    bounds = ReleaseGuarantee(Privacy(9.0))
+    for effort in (STATED, accounts.SEARCHED):
+        with pytest.MonkeyPatch.context() as patch:
+            asked = replaced(patch, total_of=total.ReleaseTotal(0.1, {"bits": Privacy(1.0)}))
+            mechanism: Any = SimpleNamespace(effort=effort, bounds=lambda n: [(bounds, n)], listed=lambda: laws)
+            assert total.cost(mechanism, releases, 0.1, enough=enough).epsilon == 1.0
+        assert ["bounds" if of[1][0][0] is bounds else "laws" for of in asked] == names
+        searched = effort is STATED and enough > -math.inf
+        assert {of[-1]["effort"] for of in asked} == {STATED.for_search(releases) if searched else effort}
+
+
+def test_unsampled_accounts_compete_where_most_records_are_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    sampling, found = Sampling(10, 5), total.ReleaseTotal(0.1, {"pld": Privacy(1.0, 0.1)})
+    mechanism: Any = SimpleNamespace(
+        takes_samples=True, at_sensitivity=None, sampled_laws=list, K=3, affected=1, effort=STATED
+    )
+    for chance, times in ((0.5, 2), (0.51, 1)):
+        asked = replaced(monkeypatch, sampled_accounts=([], {}), _with_unsampled=found)
+        monkeypatch.setattr(total, "HIGH_CHANCE", chance)
+        assert total.cost(mechanism, 3, 0.1, sampling) is found
+        assert sum(of[0] == "_with_unsampled" for of in asked) == times
+
+
+def test_divergences_of_releases_are_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(total, "ULP", 2.0**-9)
+    releases: Any = [
+        (SimpleNamespace(bound=lambda value=value: SimpleNamespace(renyi=lambda _: value)), count)
+        for value, count in ((np.array([0.5, 1.0]), 2), (np.array([0.25, 0.5]), 4), (np.array([9.0, 9.0]), 0))
+    ]
+    found = total.renyi_divergences(releases, np.array([2.0, 3.0]))
+    assert found is not None
+    assert found.tolist() == [2.0 * (1 + 8 * 4 * 2.0**-9), 4.0 * (1 + 8 * 4 * 2.0**-9)]
+
+
+def test_an_estimate_is_that_of_what_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    curve = SimpleNamespace(epsilon=lambda _: 2.0)
+    asked = replaced(
+        monkeypatch, compose_bits_any_order=curve, composed_epsilon=3.0, gaussian_epsilon=4.0, estimated_shift=0.5
+    )
+    drawn: Any = SimpleNamespace(drawn=SimpleNamespace(estimate=lambda *_: 1.0), likely=None, estimate=None)
+    likely: Any = SimpleNamespace(drawn=None, likely=lambda: None, estimate=lambda: "bound")
+    stated: Any = SimpleNamespace(drawn=None, likely=None, estimate=lambda: "bound")
+    none: Any = SimpleNamespace(drawn=None, likely=None, estimate=lambda: None)
+    most, work = total.ESTIMATE_POINTS, total.MAX_ESTIMATE_WORK
+    for points, expected in ((most // 4, 2.0), (most // 4 - 1, None), (2 * most, 2.0)):
+        monkeypatch.setattr(total, "updates_of", lambda _, points=points: work / (points + 0.5))
+        assert total.estimated_epsilon([(likely, 3)], 0.1) == expected
+    assert [of[-1]["points"] for of in asked] == [most // 4, most]
+    assert total.estimated_epsilon([(drawn, 3), (none, 0)], 0.1) == 1.0
+    assert total.estimated_epsilon([(stated, 3), (likely, 2)], 0.1) == 3.0
+    assert total.estimated_epsilon([(stated, 3), (none, 2)], 0.1) == 4.0
+    assert total.estimated_epsilon([(drawn, 3), (none, 2)], 0.1) == 4.0
+    for shift in (0.0, math.inf, None):
+        replaced(monkeypatch, estimated_shift=shift)
+        assert total.estimated_epsilon([(none, 3)], 0.1) is None
+
+
+def test_an_adversary_is_asked_up_to_the_most_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced(monkeypatch, attained_epsilon=2.0)
+    region: Any = SimpleNamespace(moves=np.zeros((5, 4)))
+    for work, expected in ((5 * 3 * ADVERSARY_POINTS, 2.0), (5 * 3 * ADVERSARY_POINTS - 1, None)):
+        monkeypatch.setattr(total, "MAX_ADVERSARY_WORK", work)
+        assert total.attained_by_adversary([(region, 3)], 0.1) == expected
+
+
+@for_each("kind", ["γ", "mechanism"])
+def test_a_number_of_releases_is_searched_from_an_estimate(kind: str) -> None:
+    most = accounts.MAX_RELEASES if kind == "γ" else total.MAX_FOUND
+    mechanism: Any = SimpleNamespace(effort=accounts.SEARCHED, bounds=lambda n: [("bounds", n)])
+    released: Any = RELEASE if kind == "γ" else mechanism
+    for models, guess in ((2.0, None), (2.1, 5), (2.1, 0)):
+        searched: list[Any] = []
+
+        def quota(*of: Any, searched: list[Any] = searched, **options: Any) -> Any:
+            searched.append((*of, options))
+            return "quota"
+
+        def largest(near: Any, most: int, guess: int | None = guess) -> int | None:
+            assert most == accounts.MAX_RELEASES
+            with pytest.MonkeyPatch.context() as estimates:
+                for estimate, expected in ((2.0, True), (2.1, False), (None, False)):
+                    estimates.setattr(total, "estimated_epsilon", lambda *_, estimate=estimate: estimate)
+                    assert near(3) == expected
+            return guess
+
+        with pytest.MonkeyPatch.context() as patch:
+            asked = replaced(
+                patch, total_of=total.ReleaseTotal(0.1, {"m": Privacy(models)}), cost=total.ReleaseTotal(0.1, {})
+            )
+            patch.setattr(total, "largest_quota", quota)
+            patch.setattr(total, "largest_count", largest)
+            found: Any = total.most_releases(released, Privacy(2.0, 0.1))
+            if models == 2.0:
+                assert (found.queries, found.account) == (most, "models")
+                continue
+            assert found == "quota"
+            ((spent, epsilon, upto, options),) = searched
+            assert (epsilon, upto, options["guess"]) == (2.0, most, max(1, guess or 0) if kind == "γ" else 1)
+            asked.clear()
+            spent(7)
+            ((name, *_, given),) = asked
+            assert name == ("total_of" if kind == "γ" else "cost")
+            assert given.get("effort") == (STATED.for_search(7) if kind == "γ" else None)

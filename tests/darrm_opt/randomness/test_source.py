@@ -68,13 +68,15 @@ def test_words_are_the_leading_bits_of_the_bytes(bits: int) -> None:
     assert Tape(tape).words(2, bits).tolist() == expected
 
 
-def test_numbers_of_the_operating_system_differ_and_seeds_repeat() -> None:
+def test_bits_of_the_operating_system_differ_and_seeds_repeat() -> None:
     assert [SeededRandomnessForTestsOnly(5).below(10**6) for _ in range(2)] == [
         SeededRandomnessForTestsOnly(5).below(10**6)
     ] * 2
     draws = {SystemRandomness().below(10**30) for _ in range(20)}
     assert len(draws) == 20
     assert all(0 <= draw < 10**30 for draw in draws)
+    assert set(SystemRandomness().words(1000, 3).tolist()) == {*range(8)}
+    assert SystemRandomness().words(0, 64).size == 0
 
 
 def test_system_words_are_uniform_in_every_bit_and_byte() -> None:
@@ -93,13 +95,6 @@ def test_system_words_are_uniform_in_every_bit_and_byte() -> None:
     for place in range(8):
         counts = np.bincount(words.view(np.uint8).reshape(n, 8)[:, place], minlength=256)
         assert stats.chisquare(counts).pvalue > level
-
-
-def test_system_words_differ_and_keep_to_their_width() -> None:
-    source = SystemRandomness()
-    assert not np.array_equal(source.words(4, 64), source.words(4, 64))
-    assert set(source.words(1000, 3).tolist()) == {*range(8)}
-    assert source.words(0, 64).size == 0
 
 
 def test_seeded_words_are_their_generators_and_keep_to_their_width() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -117,14 +117,7 @@ class JobsClient:
 
     def list(self, state: str | None = None) -> Iterator[JobStatus]:
         """Yield the jobs, newest first, optionally only those in one state."""
-        after: str | None = None
-        while True:
-            page = self._backend.jobs(state, after, self._deadline())
-            jobs = [parse_job(job) for job in members(member(page, "jobs"), list)]
-            yield from jobs
-            after = page.get("next")
-            if not isinstance(after, str) or not jobs:
-                return
+        return map(parse_job, _pages(lambda after: self._backend.jobs(state, after, self._deadline()), "jobs"))
 
     def wait(
         self,
@@ -166,6 +159,18 @@ class JobsClient:
 
     def _deadline(self, timeout: float | None = None) -> Deadline:
         return Deadline.after(self._timeout if timeout is None else timeout)
+
+
+def _pages(page: Callable[[str | None], Any], name: str) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a list, page by page, each of which names the start of the next."""
+    after: Any = None
+    while True:
+        found = page(after)
+        entries = members(member(found, name), list)
+        yield from entries
+        after = found.get("next")
+        if not isinstance(after, str) or not entries:
+            return
 
 
 def parse_job(record: Any) -> JobStatus:
@@ -211,15 +216,13 @@ class DesignsClient:
 
         Each argument is a filter. A table file has no tags: raises `AnswerNotFound`.
         """
-        parameters: dict[str, Any] = {"K": K, "epsilon": "inf" if epsilon == math.inf else epsilon, "m": m, "tag": tag}
-        while True:
-            query = urlencode({name: value for name, value in parameters.items() if value is not None})
-            page = self._call("GET", f"?{query}" if query else "")
-            designs = members(member(page, "designs"), list)
-            yield from designs
-            parameters["after"] = page.get("next")
-            if not isinstance(parameters["after"], str):
-                return
+        parameters = {"K": K, "epsilon": "inf" if epsilon == math.inf else epsilon, "m": m, "tag": tag}
+
+        def page(after: str | None) -> Any:
+            given = {name: value for name, value in (parameters | {"after": after}).items() if value is not None}
+            return self._call("GET", f"?{urlencode(given)}" if given else "")
+
+        return _pages(page, "designs")
 
     def tag(self, id: str, tag: str) -> dict[str, Any]:
         """Add a tag to a stored design; return its numbers and tags; raises as `list`."""

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from prometheus_client import (
     CollectorRegistry,
@@ -173,18 +173,13 @@ _PROCESS = ProcessCollector(registry=None)  # collector of this process; empty w
 
 def count_request(method: str, route: str, status: int, seconds: float) -> None:
     """Count a request."""
-    _requests_of(method if method in METHODS else "other", route, status).inc()
-    _seconds_of(route).observe(seconds)
+    _series(_REQUESTS, method if method in METHODS else "other", route, status).inc()
+    _series(_SECONDS, route).observe(seconds)
 
 
 @lru_cache(maxsize=1024)  # finding a series takes longer than counting
-def _requests_of(method: str, route: str, status: int) -> Counter:
-    return _REQUESTS.labels(method, route, str(status))
-
-
-@lru_cache(maxsize=256)
-def _seconds_of(route: str) -> Histogram:
-    return _SECONDS.labels(route)
+def _series(metric: Any, *labels: Any) -> Any:
+    return metric.labels(*labels)
 
 
 def count_solve(method: str, outcome: str, seconds: float) -> None:
@@ -220,12 +215,7 @@ def track_solve() -> Iterator[Callable[[str, str], None]]:
 
 def count_lookups(result: str, times: int = 1) -> None:
     """Count lookups of an answer."""
-    _lookups_of(result if result in LOOKUP_RESULTS else "damaged").inc(times)
-
-
-@lru_cache(maxsize=len(LOOKUP_RESULTS))
-def _lookups_of(result: str) -> Counter:
-    return _LOOKUPS.labels(result)
+    _series(_LOOKUPS, result if result in LOOKUP_RESULTS else "damaged").inc(times)
 
 
 def count_webhook(outcome: Literal["delivered", "retried", "failed"]) -> None:

@@ -79,12 +79,9 @@ async def get_readiness(request: Request, service: Service) -> Response:
     if not hasattr(state, "readiness"):
         state.readiness = ReadinessCheck(service, state.access_log)
     findings = await state.readiness.check()
-    if is_ready(findings):
-        return Response(ReadyAnswer(status="ready", checks=findings).model_dump_json(), media_type="application/json")
-    failures = "; ".join(
-        f"{name}: {finding}" for name, finding in findings.items() if finding not in {"ok", "busy", "off"}
-    )
-    return _not_ready(f"{failures}.")
+    if found := failures(findings):
+        return _not_ready(f"{'; '.join(found)}.")
+    return Response(ReadyAnswer(status="ready", checks=findings).model_dump_json(), media_type="application/json")
 
 
 @router.get(
@@ -183,9 +180,9 @@ class ReadinessCheck:
             return "it cannot be used; the server's log says why"
 
 
-def is_ready(findings: dict[str, str]) -> bool:
-    """Tell whether every part can be used."""
-    return all(finding in {"ok", "busy", "off"} for finding in findings.values())
+def failures(findings: dict[str, str]) -> list[str]:
+    """Return what is wrong, by part: nothing where every part can be used."""
+    return [f"{name}: {finding}" for name, finding in findings.items() if finding not in {"ok", "busy", "off"}]
 
 
 class AccessLogRequest(RequestModel):

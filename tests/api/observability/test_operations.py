@@ -21,7 +21,7 @@ from support.paths import ROOT
 from api.app import create_app
 from api.observability import logs, metrics
 from api.observability.logs import REQUEST_ID, RequestLogEntry, accept_request_id
-from api.routes.operations import ReadinessCheck, is_ready
+from api.routes.operations import ReadinessCheck, failures
 from api.settings import Settings
 from darrm_opt import SolveFailed
 from solver_cache import CacheError, open_store
@@ -97,7 +97,7 @@ def test_each_part_is_checked(changed: dict[str, Any], solved: Any, found: dict[
     findings = checked(service)
     if found is not None:
         assert findings == {"database": "ok", "solver": "ok", "queue": "ok"} | found
-    assert is_ready(findings) == (found in ({}, {"solver": "busy"}, {"solver": "off"}))
+    assert (failures(findings) == []) == (found in ({}, {"solver": "busy"}, {"solver": "off"}))
     assert service.asked == (found != {"solver": "off"})
 
 

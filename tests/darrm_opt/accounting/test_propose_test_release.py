@@ -6,6 +6,7 @@ import json
 import math
 from copy import copy
 from dataclasses import replace
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -21,6 +22,7 @@ from support.paths import ROOT
 from support.refusals import refused as refused_input
 
 from darrm_opt.accounting import propose_test_release as ptr
+from darrm_opt.accounting import published_loss
 from darrm_opt.accounting.labels.data_dependent import UnpublishedLoss
 from darrm_opt.accounting.labels.discrete_gaussian_argmax import MASS_ERROR, LatticeNoise
 from darrm_opt.accounting.labels.vote_release import VoteRelease
@@ -37,6 +39,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.problem import Privacy
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
+from darrm_opt.rounding import ULP
 
 
 @for_each("number", range(8))
@@ -342,3 +345,32 @@ def test_a_probability_of_passing_that_is_enough_to_the_bit(monkeypatch: pytest.
     proposal = propose(NoisyMaximum(60, 3, 5.0).batch(200), Privacy(3.0, 1e-5))
     monkeypatch.setattr(Proposal, "pass_chance", lambda *_: 0.5)
     assert check_that_it_pays(proposal) == 0.5
+
+
+@for_each("jump", [0, 1, 17, 39, 40])
+def test_a_smooth_bound_is_the_largest_of_all(jump: int) -> None:
+    def bound(moved: int) -> float:
+        return 3.0 + moved / 50 if moved >= jump else 1.0
+
+    for smoothness in (0.01, 0.05, 0.4):
+        largest = max(math.exp(-smoothness * moved) * bound(moved) for moved in range(41))
+        assert published_loss._smooth(bound, 40, smoothness) == pytest.approx(largest, rel=1e-14)
+
+
+def test_a_published_loss_is_the_noisy_logarithm_of_its_smooth_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    batch, counts = NoisyMaximum(20, 3, 3.0).batch(10), np.tile([15, 3, 2], (10, 1))
+    steps, sigma = published_loss.STEPS, published_loss.STEPS * published_loss.PUBLICATION_SIGMA
+    masses = np.exp(-(np.arange(-1000, 1001) ** 2) / (2 * sigma**2))
+    above = np.cumsum(masses[::-1])[::-1] / masses.sum()  # Pr[X ≥ k], k from −1000
+    margin = next(m for m in range(1000) if above[1000 - m] >= CONFIDENCE)
+    for wanted in (-2972, -2608, 2601, 2993):
+        smooth = math.exp(SMOOTHNESS * wanted / steps)
+        exact = steps * math.log(smooth) / SMOOTHNESS
+        assert abs(exact - wanted) <= 4 * ULP * abs(wanted)  # so near that only rounding up is sure to be a bound
+        monkeypatch.setattr(published_loss, "smooth_loss", lambda *_, smooth=smooth: smooth)
+        monkeypatch.setattr(published_loss, "discrete_gaussian", lambda *_, wanted=wanted: -wanted - 3000)
+        found = publish_loss(batch, counts, 1e-5).renyi
+        with localcontext(prec=40):
+            least = (Decimal(SMOOTHNESS) * (1 + margin - 3000) / steps).exp()
+            units = (Decimal(found) / least - 1) / Decimal(ULP)
+        assert 8 < units < 24

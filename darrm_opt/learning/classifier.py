@@ -266,7 +266,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             total=total,
             affected=overlap,
             voter=self.voter_privacy,
-            groups=None if self.groups is None else self._voter_groups(K),
+            groups=None if self.groups is None else self._voter_groups,
             sampling=self.sampling,
             prior=self.prior,
             price=self.price,
@@ -276,11 +276,14 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             progress=compared,
         )
 
-    def _voter_groups(self, K: int) -> list[VoterGroup]:
-        """Return the voters by privacy, in the order of their training."""
-        if self.groups is None:
-            return [VoterGroup(K, self.voter_privacy or Privacy(math.inf))]
-        return [VoterGroup(voters, privacy) for voters, privacy, _ in self.groups]
+    @property
+    def _ensemble(self) -> list[tuple[int, Privacy | None, Any]]:
+        """Number, privacy and estimator of the voters, in the order of their training."""
+        return [(self.n_voters, self.voter_privacy, self.estimator)] if self.groups is None else list(self.groups)
+
+    @property
+    def _voter_groups(self) -> list[VoterGroup]:
+        return [VoterGroup(voters, privacy or Privacy(math.inf)) for voters, privacy, _ in self._ensemble]
 
     def _logged_plan(self, path: Path, K: int, overlap: int, total: Privacy) -> VotingPlan | None:
         """Return the plan of an existing log; None if it counts fits."""
@@ -297,7 +300,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         if mechanism.private_voters:
             shown = {"classes": mechanism.classes, "affected": overlap}
             abstains = getattr(supposed, "abstention", False)
-            ours = Problem(groups=self._voter_groups(K), target=supposed.target, abstention=abstains, **shown).merged
+            ours = Problem(groups=self._voter_groups, target=supposed.target, abstention=abstains, **shown).merged
             if ours != supposed or log.limit > 1:
                 raise InvalidInput("release_log", str(path), f"{accepted}, of their privacy, for one prediction")
         if (log.proposal is None) != (self.ptr is None):
@@ -329,7 +332,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
     def _training_data(self, X: Any, y: Any) -> tuple[Any, NDArray[np.int64], int, int]:
         """Return checked records, the numbers of their classes, K and the overlap; set ``classes_``."""
         self._check_groups()
-        for estimator in [self.estimator] if self.groups is None else [group[2] for group in self.groups]:
+        for *_, estimator in self._ensemble:
             check_classifier(estimator)
         K = self.n_voters if self.groups is None else sum(voters for voters, _, _ in self.groups)
         K = whole_number(K, "n_voters", "a whole number of voters, at least 1")
@@ -379,13 +382,12 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         seed = self._seed()
         source = SystemRandomness() if self.random_state is None else SeededRandomnessForTestsOnly(seed)
         partition = slot_partition(len(X), parts, overlap, source=source)
-        groups = [(parts * overlap, self.voter_privacy, self.estimator)] if self.groups is None else self.groups
-        trained = [(privacy, estimator) for number, privacy, estimator in groups for _ in range(number)]
+        kinds = [(privacy, estimator) for number, privacy, estimator in self._ensemble for _ in range(number)]
         voters: list[Any] = []
         for j, i in product(range(overlap), range(parts)):
             progress.state = f"training voter {len(voters) + 1} of {parts * overlap}"
             members = partition.members(j, i)
-            voters.append(self._fit_voter(X[members], y[members], (seed, j, i), *trained[len(voters)]))
+            voters.append(self._fit_voter(X[members], y[members], (seed, j, i), *kinds[len(voters)]))
         return voters
 
     def _seed(self) -> int:
@@ -411,7 +413,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # small sets and small budgets: noise dominates
         tags.non_deterministic = True
-        models = [self.estimator] if self.groups is None else [group[2] for group in self.groups]
+        models = [estimator for *_, estimator in self._ensemble]
         theirs = [
             get_tags(m).classifier_tags for m in models if hasattr(m, "__sklearn_tags__") and not isinstance(m, type)
         ]

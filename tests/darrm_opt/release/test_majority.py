@@ -6,12 +6,12 @@ Tests of frequencies state their power: each asserts that a γ that is off by 1 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
-from auditor import Auditor, at_least, at_most
 from numpy.typing import NDArray
 from scipy import stats
 from support.cases import for_each
@@ -20,6 +20,7 @@ from support.refusals import refused
 from darrm_opt import NoiseFunction, NotPrivate, NotProven, Privacy, Problem, Solution, solve
 from darrm_opt.accounting import BudgetExceeded, PrivacyBudget
 from darrm_opt.accounting.total import exact_epsilon
+from darrm_opt.audit import Audit, Claim, audit
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.noise_function import BLOCK, CertifiedNoiseFunction
@@ -154,50 +155,34 @@ def worst_for(problem: Problem, epsilon: float) -> list[tuple[float, float]]:
     return best[1]
 
 
-def votes_at(voters: list[tuple[float, float]], rows: int, seed: int) -> list[NDArray[np.uint8]]:
-    """Return votes on two neighbouring datasets."""
-    rng = np.random.default_rng(seed)
-    return [(rng.random((rows, len(voters))) < [pair[side] for pair in voters]).astype(np.uint8) for side in (0, 1)]
+def audited(problem: Problem, voters: list[tuple[float, float]], claim: Privacy, *, rounds: int = 1) -> Audit:
+    """Return the audit of a claim about ``rounds`` releases together, of voters (p, p′) on two neighbouring datasets."""
+    release, rng = seeded(problem, 12), np.random.default_rng(11)
+
+    def draws(sides: Sequence[int], count: int) -> list[list[int]]:
+        chances = [[pair[side] for pair in voters] for side in sides]
+        votes = [(rng.random((count * rounds, problem.K)) < chance).astype(np.uint8) for chance in chances]
+        return [release.release_many(each).reshape(count, rounds).sum(axis=1, dtype=int).tolist() for each in votes]
+
+    asked = Claim(claim, problem.K, 2)
+    return audit(lambda _: 0, asked, pairs=[(0, 1)], samples=800_000 // rounds, confidence=1 - 1e-6, draws=draws)
 
 
 @pytest.mark.parametrize("problem", [PAPER, PUBLIC_TEACHERS, Problem.from_allowance(K=5, m=2, epsilon=0.5)])
 def test_an_audit_passes_the_claim_and_refutes_half_of_it(problem: Problem) -> None:
-    n, auditor, claim = 400_000, Auditor(error=1e-6), problem.target
+    claim = problem.target
     voters = worst_for(problem, claim.epsilon / 2)
-    release = seeded(problem, 12)
-    first, second = (release.release_many(votes).astype(np.int64) for votes in votes_at(voters, n, seed=11))
-    assert not auditor.refutes(first, second, claim.epsilon, claim.delta)
-    assert auditor.refutes(first, second, claim.epsilon / 2, claim.delta)
-    # Power, from the exact chances: all but 2e-6 of samples are at least this far apart, and that suffices.
-    p, q = (chance(problem, [pair[side] for pair in voters]) for side in (0, 1))
-    least, most = stats.binom.ppf(1e-6, n // 2, p), stats.binom.isf(1e-6, n // 2, q)
-    bounds = at_least(int(least), n // 2, 1e-6 / 4), at_most(int(most), n // 2, 1e-6 / 4)
-    assert bounds[0] > math.exp(claim.epsilon / 2) * bounds[1] + claim.delta
+    assert audited(problem, voters, claim).verdict == "not refuted"
+    assert audited(problem, voters, Privacy(claim.epsilon / 2, claim.delta)).verdict == "refuted"
 
 
 def test_an_audit_of_twenty_releases_passes_their_total_and_refutes_half_of_it() -> None:
     # m = 1: γ is |2l/K − 1|, so with all voters at (x, y) each release is randomised response of (x, y), the worst there is.
-    problem, rounds, trials, delta = Problem.from_allowance(K=11, m=1, epsilon=0.3), 20, 100_000, 0.02
-    total = exact_epsilon(solved(problem).noise, problem, rounds, delta, fresh=True)
-    release = seeded(problem, 22)
-    first, second = (
-        release.release_many(votes).reshape(trials, rounds).sum(axis=1, dtype=np.int64)
-        for votes in votes_at([corners(problem)["xy"]] * 11, trials * rounds, seed=21)
-    )
-    auditor = Auditor(error=1e-6)
-    assert not auditor.refutes(first, second, total, delta)
-    assert auditor.refutes(first, second, total / 2, delta)
-
-
-def test_the_auditor_itself_refutes_no_true_claim_and_finds_a_false_one() -> None:
-    # Randomised response of two outcomes: (ln 3, 0) exactly.
-    rng, auditor = np.random.default_rng(31), Auditor(error=0.05)
-    false = 0
-    for _ in range(200):
-        here, there = (rng.random(2000) < p for p in (0.75, 0.25))
-        false += auditor.refutes(here.astype(np.int64), there.astype(np.int64), math.log(3), 0.0)
-        assert auditor.refutes(here.astype(np.int64), there.astype(np.int64), math.log(3) / 2, 0.0)
-    assert false <= stats.binom.isf(1e-6, 200, 0.05)
+    problem, delta = Problem.from_allowance(K=11, m=1, epsilon=0.3), 0.02
+    total = exact_epsilon(solved(problem).noise, problem, 20, delta, fresh=True)
+    voters = [corners(problem)["xy"]] * 11
+    assert audited(problem, voters, Privacy(total, delta), rounds=20).verdict == "not refuted"
+    assert audited(problem, voters, Privacy(total / 2, delta), rounds=20).verdict == "refuted"
 
 
 # ------------------------------------------------------------------------------------------ what it takes

@@ -11,7 +11,6 @@ Generalization Bounds for Iterative Differentially Private Learning Algorithms".
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly
-from darrm_papers.darrm.printed import CLASSES, VOTERS, Cell, Reproduction, Sense, Table
+from darrm_papers.darrm.printed import CLASSES, VOTERS, Cell, Reproduction, Table, one_table, rounds_to
 from darrm_papers.darrm.teachers import find_images
 from darrm_papers.dpbag import (
     DATASETS,
@@ -59,25 +58,19 @@ PRINTED_DELTA, TRUE_DELTA = 1e-5, 1e-3
 """δ that is printed beside these counts, and the one that they follow from."""
 
 
-def _one_table(
-    name: str, title: str, sense: Sense, table: Table, *notes: str, settings: Mapping[str, Any] | None = None
-) -> Reproduction:
-    return Reproduction(name, title, sense, (table,), notes, settings or {})
-
-
 def bagging_tables() -> Reproduction:
     """Return the budget columns of Tables 2 to 5 of the Bagging paper."""
     rows: list[tuple[Cell, ...]] = []
     for table, n, k, epsilon, delta in BAGGING:
         ours = bagging_guarantee(n, k)
         # The printed texts, not numbers: they say to how many digits the paper rounded.
-        agree = _rounds_to(ours.epsilon, epsilon) and _rounds_to(ours.delta, delta)
+        agree = rounds_to(ours.epsilon, epsilon) and rounds_to(ours.delta, delta)
         rows.append((table, n, k, float(epsilon), ours.epsilon, float(delta), ours.delta, "yes" if agree else "no"))
     heads = (
         *(("table", "d"), ("n", "d"), ("k", "d"), ("paper ε", "g"), ("ours", ".9f"), ("paper δ", "g")),
         *(("ours ", ".9f"), ("agree", "")),
     )
-    return _one_table(
+    return one_table(
         "bagging-tables",
         "Bagging, Tables 2 to 5: the privacy of one model of k of n records, drawn with replacement",
         "accounting",
@@ -107,7 +100,7 @@ def dpbag_labels() -> Reproduction:
         *(("chunks", "d"), ("ε", "d"), ("paper", "d"), ("ours", "d"), ("agree", ""), ("ε spent, δ = 1e-3", ".4f")),
         *(("ε spent, δ = 1e-5", ".4f"), ("within ε, 1e-3", "d"), ("within ε, 1e-5", "d")),
     )
-    return _one_table(
+    return one_table(
         "dpbag-labels",
         "DPBag, Table 2 and the supplement's label tables: labels of SAA (and DPBag-) by the moments accountant",
         "accounting",
@@ -161,7 +154,7 @@ def pate_column() -> Reproduction:
         # Without a cap: every check may pass, since nothing is assumed of the votes.
         cost = mechanism.cost(queries, 1e-5)
         rows.append((queries, None, cost.epsilon, cost.account))
-    return _one_table(
+    return one_table(
         "pate-column",
         "Bagging, Tables 4 and 5, the column PATE: Confident-GNMax, 250 teachers, T = 200, σ₁ = 150, σ₂ = 40, C = 10",
         "accounting",
@@ -200,7 +193,7 @@ def hwt_composition() -> Reproduction:
         *(("k", "d"), ("theorem", ""), ("printed ε", ".4f"), ("printed δ", ".6f"), ("exact δ at that ε", ".6f")),
         *(("least ε at the printed δ", ".4f"), ("verdict", "")),
     )
-    return _one_table(
+    return one_table(
         "hwt-composition",
         "He, Wang, Tao: composition theorems I, II, III and V at (0.2676, 3e-4), slack 1e-4",
         "accounting",
@@ -230,7 +223,7 @@ def hwt_training() -> Reproduction:
         *(("theorem", ""), ("N", "d"), ("batch", "d"), ("σ", "g"), ("T", "d"), ("printed ε", ".4f")),
         *(("printed δ", ".3g"), ("corrected ε", ".4f"), ("at δ", ".3g")),
     )
-    return _one_table(
+    return one_table(
         "hwt-training",
         "He, Wang, Tao: Theorems 7 (SGLD) and 8 (agnostic federated learning), L = 1, replace-one",
         "accounting",
@@ -310,7 +303,7 @@ def bagging_figures(*, data: str | None = None, quick: bool = False, seed: int =
         *(("replacement", ""), ("models N", "d"), ("k", "d"), ("δ", ".4f")),
         *(("accuracy", ".3f"), ("over draws, ±", ".3f")),
     )
-    return _one_table(
+    return one_table(
         "bagging-figures",
         "Bagging, Figures 1 and 2: accuracy of N models at the same N·k, with replacement and without",
         "experiment",
@@ -369,7 +362,7 @@ def sign_sgd(*, data: str | None = None, quick: bool = False, seed: int = 0) -> 
         *(("accuracy", ".3f"), ("over runs, ±", ".3f")),
     )
     title = f"Two classes of {shown.name}: {K} clients, ε = {voter.epsilon:g} a sign, {rounds} rounds"
-    return _one_table(
+    return one_table(
         "sign-sgd",
         "DaRRM, earlier version: sign-SGD of private clients by private majorities",
         "experiment",
@@ -379,11 +372,6 @@ def sign_sgd(*, data: str | None = None, quick: bool = False, seed: int = 0) -> 
         'For "none" the ε is that of half the clients: a record moves a sign only if it changes a majority.',
         settings={"data": shown.name, "K": K, "m": m, "rounds": rounds, "seed": seed},
     )
-
-
-def _rounds_to(value: float, text: str) -> bool:
-    decimals = len(text.partition(".")[2])
-    return bool(abs(value - float(text)) <= 0.5000001 * 0.1**decimals)
 
 
 def reproduce_companion(name: str, *, data: str | None = None, quick: bool = False, seed: int = 0) -> Reproduction:

@@ -126,20 +126,17 @@ def hoard(argument: int, _report: Report) -> int:
     return os.getpid()
 
 
+def _progress(**changes: Any) -> dict[str, Any]:
+    """Return the report of a round of a solve."""
+    usual = {"round": 1, "rows": 2, "violation": 0.0, "seconds": 1.0, "utility": 0.0, "upper_bound": 1.0, "gap": 1.0}
+    return usual | changes
+
+
 def endless_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
     """Solve for ever, round after round; in place of `api.tasks.design.design_gamma`."""
+    figures = {"utility": 0.25, "upper_bound": 0.5, "gap": 0.25, "violation": 0.125}
     for number in itertools.count(1):
-        report(
-            {
-                "round": number,
-                "rows": argument[0].spec.problem.K,
-                "utility": 0.25,
-                "upper_bound": 0.5,
-                "gap": 0.25,
-                "violation": 0.125,
-                "seconds": float(number),
-            }
-        )
+        report(_progress(round=number, rows=argument[0].spec.problem.K, seconds=float(number), **figures))
         time.sleep(0.02)
     raise AssertionError("not reached")
 
@@ -174,26 +171,22 @@ def highs_alone(argument: tuple[DesignTask, float], report: Report) -> dict[str,
     return without_solver(argument, report)
 
 
-def _endless(report: Report) -> NoReturn:
-    while True:
-        report(None)
-        sum(range(200_000))
-
-
-class EndlessCompare(Compare):
-    """Comparison that never ends, and reports so now and then."""
+class _Endless:
+    """Question whose answer never ends, and reports so now and then."""
 
     def answer(self, report: Report = lambda _: None) -> NoReturn:
         """Compute for ever."""
-        _endless(report)
+        while True:
+            report(None)
+            sum(range(200_000))
 
 
-class EndlessTradeoff(TradeoffQuestion):
-    """Trade-off that never ends, and reports so now and then."""
+class EndlessCompare(_Endless, Compare):
+    """Comparison that never ends."""
 
-    def answer(self, report: Report = lambda _: None) -> NoReturn:
-        """Compute for ever."""
-        _endless(report)
+
+class EndlessTradeoff(_Endless, TradeoffQuestion):
+    """Trade-off that never ends."""
 
 
 GATE = "TASKS_GATE"
@@ -213,9 +206,7 @@ class BlockedTradeoff(TradeoffQuestion):
 def gamma_of_few_voters(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
     """Solve for up to 100 voters, and begin with more, but find nothing; in place of `design_gamma`."""
     while argument[0].spec.problem.K > 100:
-        report(
-            {"round": 1, "rows": 2, "violation": 0.0, "seconds": 1.0, "utility": 0.0, "upper_bound": 1.0, "gap": 1.0}
-        )
+        report(_progress())
         time.sleep(0.02)
     return design_gamma(argument, report)
 
@@ -225,7 +216,5 @@ def gamma_with_incumbent(argument: tuple[DesignTask, float], report: Report) -> 
     record = design_gamma((replace(argument[0], gap=0.2), argument[1]), report)["record"]
     incumbent = {**record, "status": "interrupted"}
     while True:
-        progress = {"round": 1, "rows": 2, "violation": 0.0, "seconds": 1.0}
-        progress |= {name: record[name] for name in ("utility", "upper_bound", "gap")}
-        report({**progress, "incumbent": incumbent})
+        report(_progress(**{name: record[name] for name in ("utility", "upper_bound", "gap")}, incumbent=incumbent))
         time.sleep(0.02)

@@ -17,7 +17,17 @@ from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 from darrm_papers.darrm import printed as paper
 from darrm_papers.darrm.gamma_figures import variance_figure
-from darrm_papers.darrm.printed import GNMAX_ORDERS, Cell, K, Reproduction, Table, accounts, printed_value
+from darrm_papers.darrm.printed import (
+    GNMAX_ORDERS,
+    Cell,
+    K,
+    Reproduction,
+    Table,
+    accounts,
+    one_table,
+    printed_value,
+    rounds_to,
+)
 from darrm_papers.pate import gnmax_sigma
 
 POINTS = 8001
@@ -73,13 +83,13 @@ def cost_table(number: int, *, quick: bool = False) -> Reproduction:
         *(("total δ", ".5f"), ("optimal", ".3f"), ("exact, fresh γ_opt", ".3f"), ("models", ".4f")),
         *(("votes, γ_opt", ".3f"), ("votes, γ_opt affected = 1", ".3f"), ("votes, GNMax", ".3f")),
     )
-    return Reproduction(
+    return one_table(
         f"table-{number}",
         f"Table {number}: total privacy of Q releases, m = {m}, K = 11",
         "accounting",
-        (Table("Total ε of Q releases at the total δ, by each account", heads, tuple(rows)),),
-        SOUND_FOR,
-        {"m": m, "K": paper.K, "slack": paper.SLACK},
+        Table("Total ε of Q releases at the total δ, by each account", heads, tuple(rows)),
+        *SOUND_FOR,
+        settings={"m": m, "K": paper.K, "slack": paper.SLACK},
     )
 
 
@@ -119,23 +129,25 @@ def table_3(*, quick: bool = False) -> Reproduction:
         else:
             # m and τ are printed as multiples of ε.
             value = total.epsilon / (1 if row.quantity == "m * epsilon" else inputs["epsilon"])
-        rows.append((count, row.quantity, row.value, value, _agrees(value, row.value, row.decimals)))
-    return Reproduction(
+        rows.append(
+            (
+                count,
+                row.quantity,
+                row.value,
+                value,
+                "yes" if rounds_to(value, f"{row.value:.{row.decimals}f}") else "no",
+            )
+        )
+    return one_table(
         "table-3",
         "Table 3: parameters of Figure 6, K = 35, ε = 0.1, Δ = 1e-5, δ′ = 0.1",
         "accounting",
-        (
-            Table(
-                "General composition over M subsampled voters, and over all K",
-                (("voters", "d"), ("quantity", ""), ("paper", ".4f"), ("ours", ".6f"), ("agree", "")),
-                tuple(rows),
-            ),
+        Table(
+            "General composition over M subsampled voters, and over all K",
+            (("voters", "d"), ("quantity", ""), ("paper", ".4f"), ("ours", ".6f"), ("agree", "")),
+            tuple(rows),
         ),
     )
-
-
-def _agrees(ours: float, papers: float, decimals: int) -> str:
-    return "yes" if abs(ours - papers) <= 0.5000001 * 10**-decimals else "no"
 
 
 TARGETS = {"mnist": Privacy(0.2676, 0.0003), "fashion-mnist": Privacy(0.2556, 0.0003)}
@@ -176,18 +188,14 @@ def _noise(name: str, title: str, *, quick: bool) -> Reproduction:
         *(("target", ""), ("paper σ", ".2f"), ("ours", ".4f"), ("paper λ", ".2f"), ("λ on the paper's grid", ".2f")),
         *(("λ at the minimum", ".4f"), ("σ at the paper's λ", ".2f"), ("σ that one bit needs", ".3f")),
     )
-    return Reproduction(
+    return one_table(
         name,
         title,
         "accounting",
-        (Table("σ [votes] by Rényi privacy of noisy counts, one release", heads, tuple(rows)),),
-        (
-            "σ agrees. The λ printed beside it is not the minimiser: at that λ the formula gives a larger σ.",
-            (
-                "One released bit says less than two noisy counts: by the exact account of the bit a smaller σ is "
-                "enough for the same (mε, δ)."
-            ),
-        ),
-        {dataset: {"epsilon": target.epsilon, "delta": target.delta} for dataset, target in TARGETS.items()},
-        (lambda: variance_figure(title, curves)) if name.startswith("figure") else None,
+        Table("σ [votes] by Rényi privacy of noisy counts, one release", heads, tuple(rows)),
+        "σ agrees. The λ printed beside it is not the minimiser: at that λ the formula gives a larger σ.",
+        "One released bit says less than two noisy counts: by the exact account of the bit a smaller σ is "
+        "enough for the same (mε, δ).",
+        settings={dataset: {"epsilon": target.epsilon, "delta": target.delta} for dataset, target in TARGETS.items()},
+        draw=(lambda: variance_figure(title, curves)) if name.startswith("figure") else None,
     )

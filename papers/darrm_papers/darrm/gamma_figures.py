@@ -26,7 +26,7 @@ from darrm_opt.planning.baselines import MAX_SCALING
 from darrm_opt.priors import IndependentVoters
 from darrm_opt.privacy_curves import gaussian
 from darrm_opt.problem import Privacy, Problem
-from darrm_papers.darrm.printed import Cell, Reproduction, Table
+from darrm_papers.darrm.printed import Cell, Reproduction, Table, one_table
 from darrm_papers.darrm.stated_profiles import profile_table
 
 if TYPE_CHECKING:
@@ -216,31 +216,23 @@ def figure_9(*, quick: bool = False, seed: int = 0) -> Reproduction:
                     errors[measure].setdefault(world, {})[belief] = value
         pictures.append((f"m = {m}", curves, errors))
     title = "Figure 9: K = 11 voters, each 0.1-DP, Δ = δ = 0: γ made under one belief, at work in another world"
-    return Reproduction(
+    return one_table(
         "figure-9",
         title,
         "exact",
-        (
-            Table(
-                "Error of each γ, by how the p_i really are",
-                (("panel", ""), ("p_i", ""), ("γ made for", ""), ("tv error", ".6f"), ("disagreement", ".6f")),
-                tuple(rows),
-            ),
+        Table(
+            "Error of each γ, by how the p_i really are",
+            (("panel", ""), ("p_i", ""), ("γ made for", ""), ("tv error", ".6f"), ("disagreement", ".6f")),
+            tuple(rows),
         ),
-        (
-            "The paper shows these as bars or curves; it prints no numbers to stand beside ours.",
-            (
-                "The paper's figure has an error above 0 at p_i = 0.5. By its own measure (Definition 2.4, the tv "
-                "error) it is exactly 0 there for every symmetric γ; disagreement is the measure that is above 0."
-            ),
-            (
-                "The tv error is exact at p_i = 0.5 and U[0, 0.1]; in the other worlds it is a mean over drawn p. "
-                "Disagreement is exact everywhere, and depends on the mean of p_i alone: the first three worlds are "
-                "one to it."
-            ),
-        ),
-        {"K": K, "draws": DRAWS // 100 if quick else DRAWS, "seed": seed},
-        lambda: beliefs_figure(title, pictures),
+        "The paper shows these as bars or curves; it prints no numbers to stand beside ours.",
+        "The paper's figure has an error above 0 at p_i = 0.5. By its own measure (Definition 2.4, the tv "
+        "error) it is exactly 0 there for every symmetric γ; disagreement is the measure that is above 0.",
+        "The tv error is exact at p_i = 0.5 and U[0, 0.1]; in the other worlds it is a mean over drawn p. "
+        "Disagreement is exact everywhere, and depends on the mean of p_i alone: the first three worlds are "
+        "one to it.",
+        settings={"K": K, "draws": DRAWS // 100 if quick else DRAWS, "seed": seed},
+        draw=lambda: beliefs_figure(title, pictures),
     )
 
 

@@ -191,6 +191,25 @@ class Reproduction:
         }
 
 
+def one_table(
+    name: str,
+    title: str,
+    sense: Sense,
+    table: Table,
+    *notes: str,
+    settings: Mapping[str, Any] | None = None,
+    draw: Callable[[], Figure] | None = None,
+) -> Reproduction:
+    """Return a reproduction of one table."""
+    return Reproduction(name, title, sense, (table,), notes, settings or {}, draw)
+
+
+def rounds_to(value: float, text: str) -> bool:
+    """Return whether a number, rounded to as many digits, is the printed one."""
+    decimals = len(text.partition(".")[2])
+    return bool(abs(value - float(text)) <= 0.5000001 * 0.1**decimals)
+
+
 def _text(cell: Cell, form: str) -> str:
     if cell is None:
         return NOT_HERE

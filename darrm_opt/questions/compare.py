@@ -25,7 +25,7 @@ from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.planning.compare import Comparison, ComparisonRow, amplified, compare
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import FRESH, Problem
-from darrm_opt.questions.question import Answer, answer_field, question_field
+from darrm_opt.questions.question import Answer, answer_field, question_field, told
 from darrm_opt.questions.sampled import SampledTotalQuestion, options_report
 from darrm_opt.questions.voters import DrawAnswer, EachAnswer, VotersAnswer, draw_record, prior_of
 from darrm_opt.record import DesignSpec
@@ -69,29 +69,6 @@ class CompareAnswer(Answer):
         "What needs no noise within the total, in words, as the plan says it; empty if nothing does.", ""
     )
     not_compared: dict[str, str] = answer_field("What has no place in the table, and why.")
-
-
-def comparison_record(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as plain data: the voters, the budget, and a row for each mechanism."""
-    return {
-        "voters": voters_body(comparison.problem),  # without a target, at which no mechanism is compared
-        "fresh": comparison.fresh,
-        "queries": comparison.queries,
-        "total": asdict(comparison.total),
-        "objective": comparison.objective,
-        "draw": draw_record(comparison.bags, comparison.problem.K),
-        "rows": [
-            {
-                **{name: getattr(row, name) for name in ("name", "parameter", "value")},
-                # Every double of γ: a reader proves it again, and a rounded one could fail.
-                "gamma": None if row.noise is None else row.noise.values.tolist(),
-                **{name: getattr(row, name) for name in ("epsilon", "utility", "disagreement", "tv_error")},
-            }
-            for row in comparison.rows
-        ],
-        "without_noise": comparison.without_noise,
-        "not_compared": comparison.not_compared,
-    }
 
 
 class Compare(SampledTotalQuestion):
@@ -150,7 +127,15 @@ class Compare(SampledTotalQuestion):
         )
 
     def record_of(self, answer: Comparison) -> dict[str, Any]:
-        return comparison_record(answer)
+        # Every double of γ: a reader proves it again, and a rounded one could fail.
+        gammas = [None if row.noise is None else row.noise.values.tolist() for row in answer.rows]
+        rows = [told(MechanismAnswer, row, gamma=gamma) for row, gamma in zip(answer.rows, gammas, strict=True)]
+        stated = {
+            "voters": voters_body(answer.problem),  # without a target, at which no mechanism is compared
+            "total": asdict(answer.total),
+            "draw": draw_record(answer.bags, answer.problem.K),
+        }
+        return told(CompareAnswer, answer, **stated, rows=rows)
 
     def text_of(self, answer: Comparison) -> str:
         problem, fresh, bags = answer.problem, answer.fresh, answer.bags

@@ -34,7 +34,7 @@ from darrm_opt.questions.design import (
     point_record,
     verified_point,
 )
-from darrm_opt.questions.question import Answer, answer_field, question_field
+from darrm_opt.questions.question import Answer, answer_field, question_field, told
 from darrm_opt.record import DesignSpec, problem_from_record, solution_record
 from darrm_opt.untrusted import TOLERANCE
 
@@ -130,16 +130,17 @@ class Least(VotersQuestion, SolvedQuestion):
         )
 
     def record_of(self, answer: LeastParameter) -> dict[str, Any]:
+        def design(solution: Solution) -> dict[str, Any]:
+            return point_record(DesignSpec.of(solution), solution)
+
         solution, below = answer.solution, answer.below
-        names = ("parameter", "value", "measure", "wanted", "reached", "is_least")
-        record = {name: getattr(answer, name) for name in names}
-        record |= {"objective": str(solution.objective), "shape": solution.shape}
-        record["design"] = point_record(DesignSpec.of(solution), solution)
-        record["below"] = below and {
-            **{name: getattr(below, name) for name in ("value", "reached", "bound")},
-            "design": point_record(DesignSpec.of(below.solution), below.solution),
+        stated = {
+            "objective": str(solution.objective),
+            "shape": solution.shape,
+            "design": design(solution),
+            "below": below and told(NeighbourAnswer, below, design=design(below.solution)),
         }
-        return record
+        return told(LeastAnswer, answer, **stated)
 
     def text_of(self, answer: LeastParameter) -> str:
         name, below = _NAMES[self.parameter], answer.below

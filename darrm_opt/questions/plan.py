@@ -33,7 +33,7 @@ from darrm_opt.planning.question import DEFAULT_PRIORS
 from darrm_opt.planning.question import Question as PlannedQuestion
 from darrm_opt.problem import FRESH, NOT_PRIVATE, Problem, VoterGroup
 from darrm_opt.questions.design import ProblemAnswer
-from darrm_opt.questions.question import Answer, answer_field, question_field
+from darrm_opt.questions.question import Answer, answer_field, question_field, told
 from darrm_opt.questions.sampled import (
     OF_DRAW,
     AllocationAnswer,
@@ -205,7 +205,6 @@ def plan_record(found: Plan, groups: Sequence[VoterGroup] = ()) -> dict[str, Any
             **_filed(found),
             **concluded,
         }
-    names = ("name", "right", "wrong", "abstained", "utility", "account", "parameters", "gap")
     return {
         **{name: getattr(question, name) for name in ("K", "classes", "affected", "price")},
         **wanted,
@@ -213,7 +212,7 @@ def plan_record(found: Plan, groups: Sequence[VoterGroup] = ()) -> dict[str, Any
         "ties": law.objective.ties,
         "samples": law.samples,
         "options": [
-            {**{name: getattr(option, name) for name in names}, "epsilon": option.spent.epsilon}
+            told(PluralityOption, option, epsilon=option.spent.epsilon)
             for option in found.options
             if option.spent is not None
         ],
@@ -232,14 +231,13 @@ def _filed(found: Plan) -> dict[str, Any]:
 
 
 def _option_record(option: Option) -> dict[str, Any]:
-    names = ("fits", "outcome", "accuracy", "queries", "account", "voters", "why")
-    return {
+    stated = {
         "mechanism": option.name,
-        **{name: getattr(option, name) for name in names},
         "spent": None if option.spent is None else asdict(option.spent),
         "problem": None if option.problem is None else problem_record(option.problem),
         "gamma": None if option.noise is None else option.noise.values.tolist(),
     }
+    return told(OptionAnswer, option, **stated)
 
 
 class ReleasePlan(SampledTotalQuestion, PluralityQuestion):

@@ -88,6 +88,12 @@ class Answer:
         return {each.name: each.metadata["json"] or hints[each.name] for each in dataclasses.fields(cls)}
 
 
+def told(kind: type[Answer], source: Any, **others: Any) -> dict[str, Any]:
+    """Return the JSON of an answer, or a part of one, as it is declared: ``others``, and attributes of ``source``."""
+    names = [each.name for each in dataclasses.fields(kind)]
+    return {name: others[name] if name in others else getattr(source, name) for name in names}
+
+
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Fields:

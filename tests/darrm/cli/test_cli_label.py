@@ -19,7 +19,6 @@ from campaigns.kill_label import kill_and_resume
 from numpy.typing import NDArray
 from support.darrm_runner import Result, refused, run, run_json, start
 from support.paths import DATA
-from support.refusals import refused as refused_input
 from vote_files import labels, written
 
 from darrm.cli.output import ExitCode, ProgressDisplay
@@ -43,6 +42,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+KINDS = ("csv", "npy", "parquet")
+
+
 def votes(rows: int, seed: int = 0) -> NDArray[np.uint8]:
     return np.random.default_rng(seed).integers(0, 2, (rows, K), dtype=np.uint8)
 
@@ -54,7 +56,7 @@ def label(name: str, output: str, *more: str) -> Result:
 # ------------------------------------------------------------------------------------------ what it does
 
 
-@pytest.mark.parametrize("kind", ["csv", "npy", "parquet"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_each_row_gets_the_bit_that_the_release_log_holds(kind: str) -> None:
     result = label(
         written(f"votes.{kind}", votes(250)), f"labels.{kind}", "--queries", "300", "--block", "64", "--json"
@@ -247,23 +249,6 @@ def test_lines_are_numbered_from_the_first_one_whatever_it_holds() -> None:
             count_rows("votes.csv", K, rows)
 
 
-@pytest.mark.parametrize("classes", [None, 2])
-def test_signed_votes_are_refused_with_what_makes_them_votes(classes: int | None) -> None:
-    table = 2 * votes(20).astype(np.int8) - 1
-    for name in ("votes.csv", "votes.npy", "votes.parquet"):
-        with pytest.raises(InvalidInput) as refusal:
-            count_rows(written(name, table), K, 10, classes)
-        assert refusal.value.advice.endswith("Votes of -1 and 1 become 0 and 1 by (votes + 1) // 2.")
-
-
-@pytest.mark.parametrize("classes", [None, 3])
-@pytest.mark.parametrize("name", ["votes.csv", "votes.npy", "votes.parquet"])
-def test_a_transposed_table_is_refused_with_the_question(name: str, classes: int | None) -> None:
-    with pytest.raises(InvalidInput) as refusal:
-        count_rows(written(name, votes(12).T), K, 10, classes)
-    assert refusal.value.advice.endswith("Is the table transposed? A row is a release, a column a voter.")
-
-
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_header_of_numbers_is_never_a_row_of_votes(first: int) -> None:
     # What pandas writes for columns without names. With as many classes it may be votes: neither is assumed.
@@ -278,12 +263,76 @@ def test_a_header_of_numbers_is_never_a_row_of_votes(first: int) -> None:
     assert count_rows("votes.csv", K, 10, K + 1) == 7
 
 
-def test_an_index_is_named_as_one() -> None:
-    Path("votes.csv").write_text(",a,b,c,d,e\n0,1,1,0,1,0\n", encoding="utf-8")
-    np.save("votes.npy", np.zeros((3, K + 1), dtype=np.int64))
-    for name in ("votes.csv", "votes.npy"):
-        with pytest.raises(InvalidInput, match=r"Is its first column an index.*index=False"):
-            count_rows(name, K, 10)
+EVENLY, NUMBERED, DATES = "--missing evenly", "Number the classes", "leave their columns out"
+SIGNED = r"Votes of -1 and 1 become 0 and 1 by \(votes \+ 1\) // 2\.$"
+TRANSPOSED = r"Is the table transposed\? A row is a release, a column a voter\.$"
+INDEXED = r"Is its first column an index.*index=False"
+HOLDS = r"Line 2, column \d+ holds something else\..*"
+MOSTLY_VOTES = np.concatenate([np.zeros((12, K)), np.full((3, K), math.nan)])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "classes", "said"),
+    [
+        # of two classes and of three: each kind of cell that is no vote has its own advice
+        *(
+            ("votes.csv", f"0,1,1,0,1\n0,1,{cell},0,1\n", classes, HOLDS + said)
+            for cell, said in (("", EVENLY), ("cat", NUMBERED), ("2020-01-01", NUMBERED))
+            for classes in (None, 3)
+        ),
+        *(("votes.npy", np.full((3, K), math.nan), classes, EVENLY) for classes in (None, 3)),
+        *(("votes.npy", np.full((3, K), "cat"), classes, NUMBERED) for classes in (None, 3)),
+        *(("votes.npy", np.full((3, K), np.datetime64("2020-01-01")), classes, DATES) for classes in (None, 3)),
+        *(("votes.parquet", [[None, 1]] * K, classes, EVENLY) for classes in (None, 3)),
+        *(("votes.parquet", [["a", "b"]] * K, classes, NUMBERED) for classes in (None, 3)),
+        *(("votes.parquet", [np.array(["2020"], dtype="M8[ns]")] * K, classes, DATES) for classes in (None, 3)),
+        *(
+            (f"votes.{kind}", 2 * votes(20).astype(np.int8) - 1, classes, SIGNED)
+            for kind in KINDS
+            for classes in (None, 2)
+        ),
+        *((f"votes.{kind}", votes(12).T, classes, TRANSPOSED) for kind in KINDS for classes in (None, 3)),
+        ("votes.csv", ",a,b,c,d,e\n0,1,1,0,1,0\n", None, INDEXED),
+        ("votes.npy", np.zeros((3, K + 1), dtype=np.int64), None, INDEXED),
+        # and the place of a vote, or the form of the file, is named
+        ("votes.npy", np.zeros((3, 4)), None, r"It has shape \(3, 4\) and type float64"),
+        ("votes.npy", np.zeros(5), None, r"It has shape \(5,\)"),
+        ("votes.npy", np.full((3, K), "1"), None, r"type <U1"),
+        ("votes.npy", MOSTLY_VOTES, None, r"0 and 1 alone\. Row 12, column 0, counted from 0, holds something else\."),
+        ("votes.npy", np.full((3, K), None), None, "'votes.npy'"),
+        ("votes.npy", b"not an array", None, "'votes.npy'"),
+        ("votes.parquet", b"PAR1 not", None, "'votes.parquet'"),
+        ("votes.parquet", [[0, 1]], None, "5 columns, one of each voter. It has 1"),
+        ("votes.parquet", [[0, None]] * K, None, "0 and 1 alone. It has missing values"),
+        ("votes.parquet", [["0", "1"]] * K, None, "0 and 1 alone. Of rows 0 to 1, counted from 0"),
+        ("votes.parquet", [[0, 3]] * K, None, "0 and 1 alone. Row 1, column 0, counted from 0"),
+    ],
+)
+def test_what_is_no_file_of_votes_is_refused_with_advice(
+    name: str, content: Any, classes: int | None, said: str
+) -> None:
+    if isinstance(content, str | bytes):
+        Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    elif isinstance(content, list):
+        pa = pytest.importorskip("pyarrow")
+        columns = {f"v{place}": pa.array(column) for place, column in enumerate(content)}
+        pytest.importorskip("pyarrow.parquet").write_table(pa.table(columns), name)
+    elif content.dtype.kind in "iu":
+        written(name, content)
+    else:
+        np.save(name, content, allow_pickle=True)
+    with pytest.raises(InvalidInput, match=said) as refusal:
+        count_rows(name, K, 10, classes)
+    assert refusal.value.argument == "VOTES"
+    if said.startswith(HOLDS):
+        assert "(votes + 1) // 2" not in str(refusal.value)
+
+
+def test_an_array_that_is_cut_short_is_refused() -> None:
+    content = Path(written("votes.npy", votes(50))).read_bytes()
+    Path("votes.npy").write_bytes(content[:-3])
+    with pytest.raises(InvalidInput, match=r"50 rows\. The file ends before"):
+        count_rows("votes.npy", K, 10)
 
 
 @pytest.mark.parametrize("rows", [1, 4, 100])
@@ -295,32 +344,6 @@ def test_a_transposed_view_is_read_as_the_table_that_it_is(rows: int) -> None:
     Path("votes.npy").write_bytes(content[:-3])
     with pytest.raises(InvalidInput, match=r"11 rows\. The file ends before"):
         count_rows("votes.npy", K, rows, 3)
-
-
-@pytest.mark.parametrize("classes", [None, 3])
-def test_each_kind_of_invalid_vote_has_its_own_advice(classes: int | None) -> None:
-    for cell, said in (("", "--missing evenly"), ("cat", "Number the classes"), ("2020-01-01", "Number the classes")):
-        Path("votes.csv").write_text(f"0,1,1,0,1\n0,1,{cell},0,1\n", encoding="utf-8")
-        with pytest.raises(InvalidInput, match=rf"Line 2, column \d+ holds something else\..*{said}") as refusal:
-            count_rows("votes.csv", K, 10, classes)
-        assert "(votes + 1) // 2" not in str(refusal.value)
-    for array, said in (
-        (np.full((3, K), math.nan), "--missing evenly"),
-        (np.full((3, K), "cat"), "Number the classes"),
-        (np.full((3, K), np.datetime64("2020-01-01")), "leave their columns out"),
-    ):
-        np.save("votes.npy", array)
-        with pytest.raises(InvalidInput, match=said):
-            count_rows("votes.npy", K, 10, classes)
-    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    for column, said in (
-        ([None, 1], "--missing evenly"),
-        (["a", "b"], "Number the classes"),
-        (np.array(["2020", "2021"], dtype="M8[ns]"), "leave their columns out"),
-    ):
-        parquet.write_table(pa.table({f"v{place}": pa.array(column) for place in range(K)}), "votes.parquet")
-        with pytest.raises(InvalidInput, match=said):
-            count_rows("votes.parquet", K, 10, classes)
 
 
 def test_missing_votes_become_what_is_said_in_every_format() -> None:
@@ -366,47 +389,6 @@ def test_votes_that_are_missing_are_refused_until_it_is_said_what_they_become() 
 
 
 DELTA, KEPT = ("--delta", "1e-5"), ("--output", "m.json")
-
-
-def test_invalid_vote_arrays_are_refused() -> None:
-    for table, said in (
-        (np.zeros((3, 4)), r"It has shape \(3, 4\) and type float64"),
-        (np.zeros(5), r"It has shape \(5,\)"),
-        (np.full((3, K), "1"), r"type <U1"),
-        (
-            np.concatenate([np.zeros((12, K)), np.full((3, K), math.nan)]),
-            r"0 and 1 alone\. Row 12, column 0, counted from 0, holds something else\.",
-        ),
-    ):
-        np.save("votes.npy", table)
-        with pytest.raises(InvalidInput, match=said):
-            count_rows("votes.npy", K, 10)
-    np.save("votes.npy", np.full((3, K), None), allow_pickle=True)
-    with refused_input("VOTES", "'votes.npy'"):
-        count_rows("votes.npy", K, 10)
-    content = Path(written("votes.npy", votes(50))).read_bytes()
-    Path("votes.npy").write_bytes(content[:-3])
-    with pytest.raises(InvalidInput, match=r"50 rows\. The file ends before"):
-        count_rows("votes.npy", K, 10)
-    Path("votes.npy").write_bytes(b"not an array")
-    with refused_input("VOTES", "'votes.npy'"):
-        count_rows("votes.npy", K, 10)
-
-
-def test_invalid_parquet_votes_are_refused() -> None:
-    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    for columns, said in (
-        ({"a": [0, 1]}, "5 columns, one of each voter. It has 1"),
-        ({f"v{i}": [0, None] for i in range(K)}, "0 and 1 alone. It has missing values"),
-        ({f"v{i}": ["0", "1"] for i in range(K)}, "0 and 1 alone. Of rows 0 to 1, counted from 0"),
-        ({f"v{i}": [0, 3] for i in range(K)}, "0 and 1 alone. Row 1, column 0, counted from 0"),
-    ):
-        parquet.write_table(pa.table(columns), "votes.parquet")
-        with pytest.raises(InvalidInput, match=said):
-            count_rows("votes.parquet", K, 10)
-    Path("votes.parquet").write_bytes(b"PAR1 not")
-    with refused_input("VOTES", "'votes.parquet'"):
-        count_rows("votes.parquet", K, 10)
 
 
 def test_parquet_without_pyarrow_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -494,7 +476,7 @@ def test_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(labels("labels.csv")) == 45
 
 
-@pytest.mark.parametrize("kind", ["csv", "npy", "parquet"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_job_whose_budget_another_one_spends_says_where_its_labels_are(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -554,7 +536,7 @@ def test_two_jobs_do_not_write_one_output() -> None:
 GOES_ON = "The same command continues where this stopped; released labels are not charged again."
 
 
-@pytest.mark.parametrize("kind", ["csv", "npy", "parquet"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_ctrl_c_says_how_to_go_on(folder: Path, kind: str) -> None:
     if kind == "parquet":
         pytest.importorskip("pyarrow")

@@ -21,7 +21,17 @@ from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
-from darrm.cli.parser import HELP, MORE, Command, UsageError, listing_help, parse, parse_verb, verb_help
+from darrm.cli.parser import (
+    HELP,
+    MORE,
+    Command,
+    UsageError,
+    completion_script,
+    listing_help,
+    parse,
+    parse_verb,
+    verb_help,
+)
 
 
 def main() -> None:
@@ -86,10 +96,8 @@ def _page(words: list[str]) -> str | None:
 
         return f"darrm {__version__}"
     if words[0] == "--print-completion":
-        from darrm.cli.completion import script
-
         commands = {name: Command.of(load(name)) for name in all_verbs()}
-        return script(words[1:], commands | question_commands(), TOPICS)
+        return completion_script(words[1:], commands | question_commands(), TOPICS)
     if words == ["help"] or words[0] in HELP:
         return _help_of_all()
     # Anywhere on the line: who asks for help need not get the options right first.

@@ -42,12 +42,12 @@ from darrm.cli.parameters import number, typed_sampling
 from darrm.cli.release_logs import assumption, budget_fields, open_log, spent_text
 from darrm.cli.vote_files import Missing, blocks, check_format, count_rows, labels
 from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.answers.filed import filed_mechanism
 from darrm_opt.arguments import whole_number
 from darrm_opt.design.report import count_text
 from darrm_opt.durable_file import errors_naming, flush_folder
 from darrm_opt.errors import BudgetExceeded, InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
-from darrm_opt.mechanisms.base import mechanism_from_record, planned_total
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.mechanisms.table import GroupTableMechanism
 from darrm_opt.problem import Privacy
@@ -278,14 +278,15 @@ def _write_job(file: IO[str], job: LabelJob) -> None:
 
 def sampled_mechanism(source: str, drawn: dict[str, Any]) -> tuple[VoteMechanism, Sampling, tuple[int, Privacy] | None]:
     """Return the mechanism of a file, how records are drawn, and the queries and total that it was designed for."""
-    record = json_value(read_text(source))
-    mechanism, typed = mechanism_from_record(record), typed_sampling(**drawn)
-    written = Sampling.from_record(record["sampling"]) if "sampling" in record else typed
-    if written is None or typed not in (None, written):
-        accepted = "the number of records" if written is None else f"what {source} is for: {written.words}"
-        raise InvalidInput("records", drawn["records"], accepted)
-    planned = planned_total(record)
-    return mechanism, written, planned if "sampling" in record else None
+    mechanism, planned, written = filed_mechanism(json_value(read_text(source)))
+    typed = typed_sampling(**drawn)
+    if written is not None:
+        if typed not in (None, written):
+            raise InvalidInput("records", drawn["records"], f"what {source} is for: {written.words}")
+        return mechanism, written, planned
+    if typed is None:
+        raise InvalidInput("records", None, "the number of records")
+    return mechanism, typed, None  # a total is that of the samples that it was planned for
 
 
 class NoAnswer(Exception):

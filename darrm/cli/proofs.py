@@ -245,13 +245,9 @@ def _designs_in(content: Any) -> Iterator[dict[str, Any]]:
 
 
 def _mechanism_in(record: dict[str, Any]) -> MechanismClaim:
-    """Return a mechanism, and the total that its file names; a table is proved while it is read."""
-    from darrm_opt.accounting.sampling import Sampling
-    from darrm_opt.mechanisms.base import mechanism_from_record, planned_total
+    from darrm_opt.answers.filed import filed_mechanism
 
-    mechanism, planned = mechanism_from_record(record), planned_total(record)
-    sampling = Sampling.from_record(record["sampling"]) if "sampling" in record else None
-    return MechanismClaim(mechanism, planned, sampling, tuple(name for name in SOLVED if name in record))
+    return MechanismClaim(*filed_mechanism(record), tuple(name for name in SOLVED if name in record))
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,15 @@ from typing import Any
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.mechanisms.base import mechanism_from_record, planned_total
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import float_above
+
+
+def filed_mechanism(record: Any) -> tuple[VoteMechanism, tuple[int, Privacy] | None, Sampling | None]:
+    """Return the mechanism of a record, proved, the queries and total that it names, and how records are drawn."""
+    mechanism, planned = mechanism_from_record(record), planned_total(record)
+    return mechanism, planned, Sampling.from_record(record["sampling"]) if "sampling" in record else None
 
 
 def design_record(

@@ -15,12 +15,12 @@ from typing import Any
 from darrm_opt._version import __version__
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
-from darrm_opt.answers.filed import concentrated, design_hash, design_record
+from darrm_opt.answers.filed import concentrated, design_hash, design_record, filed_mechanism
 from darrm_opt.answers.tables import record_in_answer
 from darrm_opt.design.report import count_text, text_above, voters_text
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism
-from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
+from darrm_opt.mechanisms.base import mechanism_kinds, planned_total
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
@@ -140,9 +140,7 @@ def statement_of_record(record: Any) -> Statement:
     """
     record, sampling = record_in_answer(record), None
     if isinstance(record, dict) and record.get("kind") in mechanism_kinds():
-        subject, mechanism = "mechanism", mechanism_from_record(record)
-        planned = planned_total(record)
-        sampling = Sampling.from_record(record["sampling"]) if "sampling" in record else None
+        subject, (mechanism, planned, sampling) = "mechanism", filed_mechanism(record)
     elif isinstance(record, dict) and isinstance(record.get("options"), list):
         subject, mechanism, planned = "plan", *_recommended(record)
     elif isinstance(record, dict) and "gamma" in record:

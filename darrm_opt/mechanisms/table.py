@@ -130,7 +130,7 @@ def table_laws(table: Table, affected: int) -> LawPairs:
     if classes == 2 and not abstention:
         return BitPairs([table.probabilities((v, K - v))[0] for v in range(K + 1)], affected)
     cells = histograms(K, classes, affected, abstention)
-    p, q = (np.minimum(table.nearest[side] * cells.sizes, 1.0) for side in (cells.left, cells.right))
+    p, q = (np.minimum(table.nearest[side] * cells.edges.sizes, 1.0) for side in cells.edges[:2])
     return LawPairs(p, q)
 
 

@@ -192,11 +192,11 @@ def _largest_edge_rate(problem: Problem, law: TableLaw, precision: float) -> flo
 
     def excess(rate: float, part: Histograms, places: Index, edges: Index) -> Array:
         x = law(part, rate)
-        left, right = (np.searchsorted(places, side[edges]) for side in (cells.left, cells.right))
-        outputs = cells.sizes[edges] * np.maximum(x[left] - c * x[right], 0.0)
+        left, right = (np.searchsorted(places, side[edges]) for side in cells.edges[:2])
+        outputs = cells.edges.sizes[edges] * np.maximum(x[left] - c * x[right], 0.0)
         return np.asarray(outputs.sum(axis=1) - (target.delta + ROUNDING))
 
-    whole = cells, np.arange(len(cells.owners)), np.arange(len(cells.sizes))
+    whole = cells, np.arange(len(cells.owners)), np.arange(len(cells.edges.sizes))
     worst: Index = np.empty(0, dtype=np.intp)
 
     def fits(rate: float) -> bool:
@@ -212,8 +212,8 @@ def _largest_edge_rate(problem: Problem, law: TableLaw, precision: float) -> flo
     # uses only those, and checks all edges at the end.
     low, high = bracket(fits, max(target.epsilon / (2 * problem.affected), 1e-3), MAX_EDGE_RATE, NEAR_RATE)
     while True:
-        ends = np.stack([cells.left[worst], cells.right[worst]])
-        alone = *cells.part(cells.owners[ends[:, cells.sizes[worst] > 0]]), worst
+        left, right, sizes = (side[worst] for side in cells.edges)
+        alone = *cells.part(cells.owners[np.stack([left, right])[:, sizes > 0]]), worst
         rate = largest_fitting(partial(fits_alone, alone), low, high, precision)
         known = len(worst)
         if fits(rate) or len(worst) == known:  # if none is new, only rounding differs

@@ -190,7 +190,7 @@ class EdgeProof:
         self._low, _ = exp_bounds(self._target.epsilon)
 
     def __len__(self) -> int:
-        return len(self._cells.left)
+        return len(self._cells.edges.left)
 
     def largest(self, table: Table) -> tuple[Fraction, int]:
         """Return the largest excess, exact except that e^ε is bounded from below, and the number of its edge."""
@@ -198,12 +198,12 @@ class EdgeProof:
 
     def _largest(self, table: Table, scale: int, target: Privacy) -> tuple[Fraction, int]:
         """Return the largest excess over δ, with e^ε in units of 2^−`EXPONENT_BITS`, and the number of its edge."""
-        cells, delta = self._cells, Fraction(target.delta)
-        if not cells.left.size:  # no edges: nothing to compare
+        (left, right, sizes), delta = self._cells.edges, Fraction(target.delta)
+        if not left.size:  # no edges: nothing to compare
             return -delta, 0
         numerators = table.numerators
-        differences = (numerators[cells.left] << EXPONENT_BITS) - numerators[cells.right] * scale
-        positive = np.maximum(differences, 0) * cells.sizes.astype(object)
+        differences = (numerators[left] << EXPONENT_BITS) - numerators[right] * scale
+        positive = np.maximum(differences, 0) * sizes.astype(object)
         sums = positive.sum(axis=1)
         worst = int(np.argmax(sums))
         return Fraction(int(sums[worst]), table.denominator << EXPONENT_BITS) - delta, worst
@@ -216,13 +216,13 @@ class EdgeProof:
     def _edge(self, table: Table, edge: int, scale: int) -> Edge:
         """Return an edge's counts before and after, by class, and its worst set of outputs."""
         cells = self._cells
-        if not cells.left.size:
+        if not len(self):
             return Edge(cells.partitions[0], cells.partitions[0], ())
         numerators = table.numerators
         before: list[int] = []
         after: list[int] = []
         released: list[int] = []
-        groups = sorted(zip(*(column[edge].tolist() for column in (cells.left, cells.right, cells.sizes)), strict=True))
+        groups = sorted(zip(*(column[edge].tolist() for column in cells.edges), strict=True))
         for left, right, size in groups:
             # In whole numbers: S has every output that counts against the table.
             worst = (numerators[left] << EXPONENT_BITS) > numerators[right] * scale

@@ -104,8 +104,8 @@ class Cuts:
 
     def violated(self, x: Array) -> tuple[Index, Masks, float]:
         """Return the edges whose worst set exceeds the limit by `VIOLATION`, these sets, the largest excess."""
-        cells = self._cells
-        outputs = cells.sizes * (self.inverse * x[cells.left] - x[cells.right])
+        left, right, sizes = self._cells.edges
+        outputs = sizes * (self.inverse * x[left] - x[right])
         worst = outputs > 0
         excess = np.where(worst, outputs, 0.0).sum(axis=1) - self.limit
         edges = np.flatnonzero(excess > VIOLATION)
@@ -130,15 +130,15 @@ class Cuts:
         return self._rows(np.concatenate(self._edges), np.concatenate(self._sets))
 
     def _rows(self, edges: Index, sets: Masks) -> sparse.csr_array:
-        cells = self._cells
-        coefficients = (cells.sizes[edges] * sets).astype(np.float64).ravel()
-        row = np.repeat(np.arange(len(edges)), cells.left.shape[1])
+        left, right, sizes = (side[edges] for side in self._cells.edges)
+        coefficients = (sizes * sets).astype(np.float64).ravel()
+        row = np.repeat(np.arange(len(edges)), left.shape[1])
         matrix = sparse.coo_array(
             (
                 np.concatenate([self.inverse * coefficients, -coefficients]),
-                (np.concatenate([row, row]), np.concatenate([cells.left[edges].ravel(), cells.right[edges].ravel()])),
+                (np.concatenate([row, row]), np.concatenate([left.ravel(), right.ravel()])),
             ),
-            shape=(len(edges), cells.values.size),
+            shape=(len(edges), self._cells.values.size),
         ).tocsr()
         matrix.eliminate_zeros()
         return matrix

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,14 +161,20 @@ class Cells(ABC):
         """Return factors for the values of each vote count that make their sum at most 1, exactly."""
 
 
+class Edges(NamedTuple):
+    """Ordered pairs of vote counts that differ by one record, up to relabelling the classes of both.
+
+    The *outputs* of an edge are groups of classes with the same counts on both sides (and ⊥). Shapes (edges, width).
+    """
+
+    left: Index  # cells of the outputs before the change
+    right: Index  # cells of the outputs after the change
+    sizes: Index  # number of classes of each output; 0 in unused places
+
+
 @dataclass(frozen=True, eq=False)
 class Histograms(Cells):
-    """Partitions, cells and edges of a problem as arrays; the first cell of a partition is the plurality's.
-
-    An *edge* is an ordered pair of vote counts that differ by one record, up to relabelling the classes of both. Its
-    *outputs* are groups of classes with the same counts on both sides (and ⊥): ``left`` and ``right`` are their cells,
-    ``sizes`` their numbers of classes; unused places have size 0.
-    """
+    """Partitions, cells and edges of a problem as arrays; the first cell of a partition is the plurality's."""
 
     K: int
     classes: int
@@ -219,23 +225,9 @@ class Histograms(Cells):
         """Index of each partition."""
         return {partition: place for place, partition in enumerate(self.partitions)}
 
-    @property
-    def left(self) -> Index:
-        """Cells of the outputs before the change, shape (edges, width); `InvalidInput` if there are too many edges."""
-        return self._edges[0]
-
-    @property
-    def right(self) -> Index:
-        """Cells of the outputs after the change, shape (edges, width)."""
-        return self._edges[1]
-
-    @property
-    def sizes(self) -> Index:
-        """Number of classes of each output, shape (edges, width)."""
-        return self._edges[2]
-
     @cached_property
-    def _edges(self) -> tuple[Index, Index, Index]:
+    def edges(self) -> Edges:
+        """The edges; `InvalidInput` if there are too many."""
         # On demand: only proofs need edges, which take most of the time.
         places: list[dict[int, int]] = [{} for _ in self.partitions]
         for place, (owner, value) in enumerate(zip(self.owners.tolist(), self.values.tolist(), strict=True)):
@@ -262,7 +254,7 @@ class Histograms(Cells):
         packed = np.zeros((3, len(edges), width), dtype=np.intp)
         for row, edge in enumerate(edges):
             packed[:, row, : len(edge)] = np.array(edge).T
-        return _read_only(packed[0]), _read_only(packed[1]), _read_only(packed[2])
+        return Edges(*map(_read_only, packed))
 
     def part(self, owners: Index) -> tuple[Histograms, Index]:
         """Return the cells of some partitions, and their indices among all cells, increasing."""

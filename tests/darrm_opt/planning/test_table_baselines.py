@@ -212,7 +212,9 @@ def test_few_edges_find_the_rate_that_all_of_them_find(problem: Problem) -> None
 
         def fits(rate: float, law: module.TableLaw = law) -> bool:
             x = law(cells, rate)
-            beyond = cells.sizes * np.maximum(x[cells.left] - math.exp(target.epsilon) * x[cells.right], 0.0)
+            beyond = cells.edges.sizes * np.maximum(
+                x[cells.edges.left] - math.exp(target.epsilon) * x[cells.edges.right], 0.0
+            )
             return float(beyond.sum(axis=1).max()) <= target.delta + module.ROUNDING
 
         first = max(target.epsilon / (2 * problem.affected), 1e-3)

@@ -156,14 +156,14 @@ def test_a_negative_number_of_voters_is_refused() -> None:
 # ------------------------------------------------------------------------------------------- step by step
 
 SIGMA, ORDER, LARGEST, UNIT = 1.5, 3.0, 6, 2.0**-9
-REACH, FAR = 3, 8
-"""Where a class has entries of its own, 2σ below M, and where the leader's distances from M end, 5σ above it."""
+REACH, FAR = 3, 12
+"""Where a class has entries of its own, 2σ below M, and where the leader's distances from M end, 8σ above it."""
 
 
 @pytest.fixture
 def envelope(monkeypatch: pytest.MonkeyPatch) -> LabelEnvelope:
     """Return bounds of a small table, with units of rounding that show."""
-    for name, value in (("REACH", 2.0), ("MAX_SUM", 3.0), ("MASS_ERROR", UNIT), ("ULP", UNIT)):
+    for name, value in (("REACH", 2.0), ("MAX_SUM", 6.0), ("MASS_ERROR", UNIT), ("ULP", UNIT)):
         monkeypatch.setattr(data_dependent, name, value)
     data_dependent.three_cell_laws.cache_clear()
     return LabelEnvelope(SIGMA, ORDER, two=False, largest=LARGEST)
@@ -202,7 +202,7 @@ def test_three_classes_are_bounded_by_their_regions(envelope: LabelEnvelope) -> 
     noise, orders = LatticeNoise(SIGMA, 0.0, 30.0), np.array([ORDER])
     single = float(lattice_bit_values(SIGMA, 0.0, 1, orders)[0])
     counts = float(gaussian_divergence(math.sqrt(2) / SIGMA * (1 + PERIODS), orders)[0])
-    both_below = chance(LatticeNoise(SIGMA / math.sqrt(2), 0.0, 30.0), 1 - math.floor(3 * SIGMA / 2))[1]
+    both_below = chance(LatticeNoise(SIGMA / math.sqrt(2), 0.0, 30.0), 1 - math.floor(6 * SIGMA / 2))[1]
     for table, step in zip(envelope._votes, (-1, 1), strict=True):
         tail = float(censored_lattice(SIGMA, 0.0, REACH, -step, orders)[0])
         reached = (1 + 4 * UNIT) * sum(
@@ -218,7 +218,7 @@ def test_three_classes_are_bounded_by_their_regions(envelope: LabelEnvelope) -> 
         values, kinds = np.zeros((LARGEST + 1, REACH + FAR + 1)), set()
         for gap, place in np.ndindex(values.shape):
             leader = place - REACH
-            if 2 * leader - gap >= 3 * SIGMA:
+            if 2 * leader - gap >= 6 * SIGMA:
                 kinds.add("high")
                 values[gap, place] = alone[gap]
             elif leader - gap < -REACH:

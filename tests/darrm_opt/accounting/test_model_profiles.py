@@ -13,7 +13,9 @@ from support.enumeration import exp_fraction
 from support.group_exact import Points, outcomes
 
 from darrm_opt import Privacy, plan
+from darrm_opt.accounting import model_profiles
 from darrm_opt.accounting.accounts import compose_models
+from darrm_opt.accounting.pld import Pld
 from darrm_opt.learning.release_plan import voting_plan
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.mechanisms.table import least_private
@@ -119,3 +121,17 @@ def test_of_voters_that_are_not_alike_the_least_private_ones_are_bounded() -> No
 def test_a_model_that_is_not_private_has_no_total() -> None:
     assert compose_models({PrivacyProfile(PURE): 1, Privacy(math.inf): 1}, 0.1).epsilon == math.inf
     assert compose_models({PrivacyProfile(LEAKY): 3}, 1e-6).epsilon == pytest.approx(math.inf)
+
+
+def test_the_grid_of_several_models_is_that_of_their_largest_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[float] = []
+    one = PrivacyProfile(PURE)
+    laws = model_profiles._pld(one, 0.01)
+
+    def pld(_: Privacy, step: float) -> Pld:
+        steps.append(step)
+        return laws
+
+    monkeypatch.setattr(model_profiles, "_pld", pld)
+    model_profiles.composed_profiles({one: 1, PrivacyProfile([(0.0, 0.2), (0.25, 0.0)]): 1}, 0.1)
+    assert steps == [one.epsilon / model_profiles.CELLS] * 2

@@ -323,7 +323,7 @@ def test_reference_votes_spread_evenly_about_their_share() -> None:
 
 
 def test_a_proposal_is_the_one_that_the_reference_exceeds_most() -> None:
-    batch, total = NoisyMaximum(60, 3, 10.0).batch(20), Privacy(3.0, 1e-3)
+    batch, total = NoisyMaximum(60, 3, 10.0).batch(20), Privacy(1.0, 1e-4)
     reference = Reference(batch, 0.9)
     scores = {}
     for order, sigma in product(ptr.TRIED_ORDERS, ptr.TEST_SIGMAS):

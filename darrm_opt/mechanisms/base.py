@@ -244,13 +244,19 @@ class VoteMechanism(ABC):
         del counts
         return None
 
-    @abstractmethod
     def leader_chances(self, counts: CountTable) -> Array:
-        """Return Pr[one of the leaders is released], shape (N,).
+        """Return Pr[one of the leaders is released], shape (N,); by default from `class_chances`.
 
         Args:
             counts: decreasing vote counts, shape (N, C).
+
+        Raises:
+            NotImplementedError: the mechanism computes neither.
         """
+        chances = self.class_chances(counts)
+        if chances is None:
+            raise NotImplementedError(f"{type(self).__name__} has neither leader_chances nor class_chances.")
+        return np.asarray(np.minimum(chances[:, 0] * (counts == counts[:, :1]).sum(axis=1), 1.0))
 
     def record(self) -> dict[str, Any]:
         """Return the mechanism as plain data, for a log; here, of its parameter and, if it has one, its check."""

@@ -81,11 +81,6 @@ class NoiseFunctionMechanism(VoteMechanism):
         lead = np.where(counts[:, 0] == counts[:, 1], 0.0, self._noise.values[counts[:, 0]])
         return np.stack([(1 + lead) / 2, (1 - lead) / 2], axis=1)
 
-    def leader_chances(self, counts: CountTable) -> Array:
-        return np.asarray(
-            np.where(counts[:, 0] == counts[:, 1], 1.0, (1 + self._noise.values[counts[:, 0]]) / 2), dtype=np.float64
-        )
-
     def record(self) -> dict[str, Any]:
         return {"kind": self.kind, "format": 1, "gamma": self._noise.values.tolist(), "affected": self.affected}
 

@@ -114,10 +114,6 @@ class TableMechanism(CertifiedTable):
     def _laws(self) -> LawPairs:
         return table_laws(self.table, self.affected)
 
-    def leader_chances(self, counts: CountTable) -> Array:
-        leaders, several = self.table.cells.find(counts)[:, 0], (counts == counts[:, :1]).sum(axis=1)
-        return np.asarray(self.table.nearest[leaders] * several)
-
 
 def table_laws(table: Table, affected: int) -> LawPairs:
     """Return the laws of a table's answers on both sides of every edge, for voters that are not private.

@@ -84,7 +84,6 @@ def search_profile(
     ``known``: bad multisets of a similar γ, as further starts of a climb. ``settle``: "always" proves; "until a cut"
     proves only if a climb finds no cut; otherwise it only climbs.
     """
-    vertices = vertices_of(constraint)
     largest = float(noise.values.max())
     error = constraint.error(largest) + 2 * STEP_ERROR * largest
     climb(noise.signed, constraint, collector, known)
@@ -93,17 +92,24 @@ def search_profile(
     if settle in ("never", "one kind") or (settle == "until a cut" and collector.cut):
         collector.leave_out((1.0 + constraint.q) * largest)
         return collector.result(error, "estimate" if settle != "until a cut" else "first-order")
-    columns, method = vertices.boundary, "complete"
-    if noise.is_monotone:
-        ends = constraint.affected < constraint.K  # voters that may not move sit at (0, 0) and (1, 1)
-        columns, method = (vertices.chain if ends else vertices.upper), "monotone"
-    search_arcs(noise.signed, constraint, collector, columns, enough=ENOUGH_CUTS if settle == "until a cut" else 0)
+    enough = ENOUGH_CUTS if settle == "until a cut" else 0
+    search_arcs(noise.signed, constraint, collector, _columns_of(noise, constraint), enough=enough)
+    method = "monotone" if noise.is_monotone else "complete"
     return collector.result(error, method if collector.is_complete else "first-order")
 
 
 def vertices_of(constraint: PrivacyConstraint) -> ProfileVertices:
     """Return the vertices of the constraint of a profile."""
     return cast("ProfileVertices", constraint.corners)
+
+
+def _columns_of(noise: NoiseFunction, constraint: PrivacyConstraint) -> Integers:
+    """Return the columns at which the voters of a worst multiset sit: for a monotone γ, the upper chain suffices."""
+    vertices = vertices_of(constraint)
+    if not noise.is_monotone:
+        return vertices.boundary
+    # voters that may not move sit at (0, 0) and (1, 1)
+    return vertices.chain if constraint.affected < constraint.K else vertices.upper
 
 
 def likely_multisets(constraint: PrivacyConstraint) -> Counts:
@@ -175,8 +181,8 @@ def climb(
     if library is None:
         found = np.array([_climbed(signed, constraint, multiset, moving, collector) for multiset in best])
     else:
-        question = _Question.of(constraint, np.arange(len(vertices.p)), cyclic=True)
-        search = question.to_kernel(signed, constraint, collector)
+        question = _Question.of(constraint, np.arange(len(vertices.p)))
+        search = _KernelSearch(question, signed, constraint, collector)
         found = best[:, question.columns].copy()
         collector.check(library.sweep_corners(ctypes.byref(search), constraint.affected))
         search.offer_to(collector, len(vertices.p))
@@ -251,9 +257,10 @@ class _Question(NamedTuple):
     one: int
 
     @classmethod
-    def of(cls, constraint: PrivacyConstraint, boundary: Integers, *, cyclic: bool) -> _Question:
-        """Return the question of columns given in the order of the boundary."""
+    def of(cls, constraint: PrivacyConstraint, boundary: Integers) -> _Question:
+        """Return the question of columns given in the order of the boundary; if they are all, it is a cycle."""
         vertices, count = vertices_of(constraint), len(boundary)
+        cyclic = count == len(vertices.p)
         order = np.argsort(vertices.p[boundary] - vertices.reflected[boundary], kind="stable")
         rank = np.empty(count + 1, dtype=np.int64)
         rank[order], rank[count] = np.arange(count), -1
@@ -273,17 +280,13 @@ class _Question(NamedTuple):
         full[:, self.columns] = counts
         return full
 
-    def to_kernel(self, signed: Array, constraint: PrivacyConstraint, collector: Collector) -> _KernelSearch:
-        """Return the kernel's form."""
-        return _KernelSearch(self, np.ascontiguousarray(signed), constraint, collector)
-
 
 class _KernelSearch(ArcSearch):
     """A search by the kernel, with the arrays that its pointers refer to."""
 
     def __init__(self, question: _Question, signed: Array, constraint: PrivacyConstraint, collector: Collector) -> None:
         super().__init__()
-        size, most = len(question.columns), collector.most
+        size, most, signed = len(question.columns), collector.most, np.ascontiguousarray(signed)
         self.arrays = (question, signed, np.zeros(size, dtype=np.int64))
         self.found_values, self.found_cuts = np.zeros(max(most, 1)), np.zeros((max(most, 1), size), dtype=np.int64)
         self.K, self.vertices = constraint.K, size
@@ -310,12 +313,11 @@ def search_arcs(
     signed: Array, constraint: PrivacyConstraint, collector: Collector, boundary: Integers, *, enough: int = 0
 ) -> None:
     """Offer the worst multiset of these columns and bound all others; or stop after ``enough`` cuts."""
-    width, library = len(vertices_of(constraint).p), kernel()
-    question = _Question.of(constraint, boundary, cyclic=len(boundary) == width)
+    question, library = _Question.of(constraint, boundary), kernel()
     if library is None:
         _Reference(signed, constraint, collector, question).search()
         return
-    search = question.to_kernel(signed, constraint, collector)
+    search = _KernelSearch(question, signed, constraint, collector)
     search.enough = enough
 
     def call(stop: int) -> int:
@@ -324,7 +326,7 @@ def search_arcs(
 
     collector.check(in_threads([call], 1)[0])
     collector.leave_out(search.left_out)
-    search.offer_to(collector, width)
+    search.offer_to(collector, len(vertices_of(constraint).p))
 
 
 MAX_JOINT = 16
@@ -339,17 +341,15 @@ def search_jointly(noise: NoiseFunction, constraint: PrivacyConstraint, q: Array
     """
     vertices, library = vertices_of(constraint), kernel()
     assert library is not None  # noqa: S101 - for the type checker: `jointly` has checked
-    ends = constraint.affected < constraint.K
-    columns = vertices.boundary if not noise.is_monotone else vertices.chain if ends else vertices.upper
-    question = _Question.of(constraint, columns, cyclic=len(columns) == len(vertices.p))
+    question = _Question.of(constraint, _columns_of(noise, constraint))
     bounds, counts = np.empty(q.size), np.zeros((q.size, len(vertices.p)), dtype=np.int64)
     largest = float(noise.values.max())
     for part in np.array_split(np.argsort(q), -(-q.size // MAX_JOINT)):
         slopes, levels = np.ascontiguousarray(q[part]), np.ascontiguousarray(above[part])
         values, left_out = np.full(part.size, -LARGEST), np.full(part.size, -LARGEST)
-        found = np.zeros((part.size, len(columns)), dtype=np.int64)
+        found = np.zeros((part.size, len(question.columns)), dtype=np.int64)
         collector = Collector()
-        search = question.to_kernel(noise.signed, constraint, collector)
+        search = _KernelSearch(question, noise.signed, constraint, collector)
 
         def call(stop: int, arrays: tuple[Array | Integers, ...], search: _KernelSearch) -> int:
             search.stop = stop

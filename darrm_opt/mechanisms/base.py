@@ -462,6 +462,9 @@ class VoteMechanism(ABC):
         """
         if self.classes != 2:
             raise InvalidInput("classes", self.classes, "2 classes")
+        return self._gamma()
+
+    def _gamma(self) -> NoiseFunction:
         ahead = range(self.K // 2 + 1, self.K + 1)
         chances = self.leader_chances(np.array([[ones, self.K - ones] for ones in ahead]))
         return NoiseFunction.from_upper_half((2 * chances - 1).clip(0.0, 1.0), self.K)

@@ -171,10 +171,8 @@ class NoisyMaximum(VoteMechanism):
         """Meaning of σ, for a plan."""
         return f"Gaussian noise of σ = {self.sigma:.4g} votes on each of {self.classes:,} counts."
 
-    @property
-    def gamma(self) -> NoiseFunction:
-        """γ between two classes, as in `VoteMechanism`."""
-        return _gamma(self, self.noise)
+    def _gamma(self) -> NoiseFunction:
+        return noise_function(self.K, self.noise)
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
         labels = noisy_leaders(counts, self.noise, source)
@@ -318,9 +316,8 @@ class LaplaceMaximum(VoteMechanism):
     def words(self) -> str:
         return f"Laplace noise of scale {self.scale:.4g} votes on each of {self.classes:,} counts."
 
-    @property
-    def gamma(self) -> NoiseFunction:
-        return _gamma(self, self.noise)
+    def _gamma(self) -> NoiseFunction:
+        return noise_function(self.K, self.noise)
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
         return noisy_leaders(counts, self.noise, source)
@@ -520,9 +517,3 @@ def _is_listable(mechanism: NoisyMaximum) -> bool:
     """Return whether the laws of its noisy counts can be listed for the votes that a record can move."""
     moved = 1 if mechanism.classes == 2 else mechanism.affected
     return moved <= MAX_MOVED and (moved == 1 or moved * mechanism.sigma <= MAX_WIDTH_MOVED)
-
-
-def _gamma(mechanism: VoteMechanism, noise: VoteNoise) -> NoiseFunction:
-    if mechanism.classes != 2:
-        raise InvalidInput("classes", mechanism.classes, "2 classes")
-    return noise_function(mechanism.K, noise)

@@ -103,10 +103,7 @@ class SelectionMechanism(VoteMechanism):
         name = self.name.replace("_", " ")
         return f"{name} at {self.rate:.6g} nats per vote, each released class {guarantee(self.each)}"
 
-    @property
-    def gamma(self) -> NoiseFunction:
-        if self.classes != 2:
-            raise InvalidInput("classes", self.classes, "2 classes")
+    def _gamma(self) -> NoiseFunction:
         leads = np.arange(2 - self.K % 2, self.K + 1, 2, dtype=np.float64)
         return NoiseFunction.from_upper_half(np.clip(self.lead(self.rate * leads), 0.0, 1.0), self.K)
 

@@ -179,10 +179,10 @@ def check_host(headers: Headers, server: str | None, hosts: tuple[str, ...]) -> 
     """Return a rejection if the Host header does not name this server.
 
     A page on the web can have its own name point to 127.0.0.1 ("DNS rebinding"), and a browser then lets its scripts
-    read what is served there. But the browser sends that name as the host, and by this it is told apart.
+    read what is served there. The browser sends that name as the host, which identifies such requests.
     """
     host_headers = [value for name, value in headers if name == b"host"]
-    # Which of them a proxy, a log or we believe is not for a client to choose (RFC 9112, 3.2).
+    # A proxy, the log and this server might each believe another one (RFC 9112, 3.2).
     if len(host_headers) > 1:
         return Rejection("bad-request", "The request has more than one Host header.", closing=True)
     if _is_own_name(host_headers[0] if host_headers else b"", _is_loopback(server), hosts):

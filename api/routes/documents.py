@@ -165,7 +165,7 @@ def _subclasses(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 def _with_keys(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the description with its security schemes: a key, in one of two headers, or none."""
     schema["components"]["securitySchemes"] = {
-        "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, where the server asks for one."},
+        "bearer": {"type": "http", "scheme": "bearer", "description": "An API key, if the server requires one."},
         "key": {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "The same, in another header."},
     }
     for path, operations in schema["paths"].items():

@@ -1,4 +1,4 @@
-"""Routes of jobs: submit, list, read, cancel, follow by server-sent events; and webhooks, which tell their end."""
+"""Routes of jobs: submit, list, read, cancel, follow by server-sent events; and webhooks, which report their end."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ router = create_router("jobs", "/v1/jobs")
 
 Params = Annotated[ListRequest, Depends(from_query(ListRequest))]
 
-_LOCATION = {"Location": {"description": "Where the job is.", "schema": {"type": "string"}}}
+_LOCATION = {"Location": {"description": "Path of the job.", "schema": {"type": "string"}}}
 
 
 JobResult = Union[GammaAnswer, *(json_type(kind.answers) for kind in QUESTIONS.values())]  # type: ignore[valid-type]  # from the registry
@@ -102,7 +102,7 @@ async def get_job(id: JobId, service: Service) -> JobAnswer:
 
 @router.delete("/{id}", summary="Cancel a job", responses=error_responses(404, 422))
 async def cancel_job(id: JobId, service: Service) -> JobAnswer:
-    """Stop the work, wherever it runs. If other clients with keys submitted it too, it goes on, for them alone.
+    """Stop the work, wherever it runs. If other clients with keys submitted it too, it continues for them alone.
 
     A finished job is unchanged.
     """
@@ -123,7 +123,7 @@ async def cancel_job(id: JobId, service: Service) -> JobAnswer:
     },
 )
 async def get_job_result(id: JobId, service: Service) -> Response:
-    """Read the result of a job: a γ, whose status says if a time limit cut the solve short, or another answer."""
+    """Read the result of a job: a γ, whose status tells whether a time limit was reached, or another answer."""
     job = _known(await service.get_job(id), id)
     if job.state in {"failed", "cancelled"}:
         reason = f"The job failed: {job.reason}" if job.state == "failed" else "The job was cancelled."
@@ -153,7 +153,7 @@ def _answer(job: Job, result: dict[str, Any]) -> BaseModel | None:
     responses={
         202: {
             "model": JobAnswer,
-            "description": "It has no certified γ yet, or waits in the queue: it goes on. Ask again, or cancel it.",
+            "description": "It has no certified γ yet, or is still queued, and continues. Try later, or cancel it.",
             "headers": {**_LOCATION, **RETRY_AFTER},
         },
         **error_responses(404, 422),
@@ -257,7 +257,9 @@ def _event_text(job: Job, prefix: str) -> str:
     return job_answer(job).model_dump_json()
 
 
-@router.post("/{id}/webhooks", status_code=201, summary="Tell the end of a job", responses=error_responses(404, 422))
+@router.post(
+    "/{id}/webhooks", status_code=201, summary="Add a webhook for the end of a job", responses=error_responses(404, 422)
+)
 async def add_webhook(params: WebhookRequest, id: JobId, service: Service) -> WebhookAnswer:
     """Send a signed POST (Standard Webhooks) when the job ends, or at once if it has ended.
 
@@ -269,19 +271,19 @@ async def add_webhook(params: WebhookRequest, id: JobId, service: Service) -> We
     return webhook_answer(*await webhooks.add(id, params.url))
 
 
-@router.get("/{id}/webhooks", summary="Who is told the end of a job", responses=error_responses(404, 422))
+@router.get("/{id}/webhooks", summary="Webhooks of a job", responses=error_responses(404, 422))
 async def list_webhooks(id: JobId, service: Service) -> WebhooksAnswer:
-    """List the webhooks that this client asked for, with what became of them."""
+    """List the client's webhooks of a job, and their states."""
     webhooks = _webhooks(service)
     _known(await service.get_job(id), id)
     return WebhooksAnswer(webhooks=[webhook_answer(webhook) for webhook in await webhooks.list(id)])
 
 
 @router.delete(
-    "/{id}/webhooks/{webhook}", status_code=204, summary="Take a webhook back", responses=error_responses(404, 422)
+    "/{id}/webhooks/{webhook}", status_code=204, summary="Remove a webhook", responses=error_responses(404, 422)
 )
 async def remove_webhook(id: JobId, webhook: WebhookId, service: Service) -> Response:
-    """Forget a webhook: it is not delivered any more."""
+    """Remove a webhook; it is not delivered any more."""
     access_log.mention_job(id)
     if not await _webhooks(service).remove(webhook, id):
         raise HTTPException(404, f"This job has no webhook {webhook}.")

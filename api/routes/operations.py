@@ -47,7 +47,7 @@ class ReadyAnswer(AnswerModel):
 
     status: Literal["ready"]
     checks: dict[str, str] = Field(
-        description="What was looked at: database, solver, queue, and access_log if it is written to a file; 'ok', "
+        description="Findings of database, solver, queue, and access_log if it is written to a file; 'ok', "
         "'busy' (all solver processes are at work) or 'off'."
     )
 
@@ -194,17 +194,17 @@ class AccessLogRequest(RequestModel):
 class AccessLogEntryAnswer(AnswerModel):
     """One request, as the access log has it."""
 
-    time: str = Field(description="When the answer was complete (UTC, ISO 8601).")
+    time: str = Field(description="End of the response (UTC, ISO 8601).")
     request_id: str = Field(description="Id of the request, as in X-Request-ID and in the log.")
     client: str = Field(description="'client NAME' or 'address A.B.C.D'.")
     key: str = Field(description="Id of the key; empty without one.")
-    role: str = Field(description="Role of the key; empty where no client was made out.")
-    address: str = Field(description="Where the request came from.")
-    method: str = Field(description="Method of HTTP.")
+    role: str = Field(description="Role of the key; empty if no client was identified.")
+    address: str = Field(description="Address of the client.")
+    method: str = Field(description="HTTP method.")
     path: str = Field(description="Path, without the query.")
-    questions: list[str] = Field(description="Content keys of what was asked.")
+    questions: list[str] = Field(description="Content keys of the questions.")
     jobs: list[str] = Field(description="Ids of the jobs that were queued, read or changed.")
-    status: int = Field(description="Status of the answer; 499 where the client left before.")
+    status: int = Field(description="Status of the response; 499 if the client disconnected before.")
     seconds: FiniteFloat = Field(description="Time to answer [s].", ge=0)
 
 

@@ -48,10 +48,10 @@ class PendingAnswer(AnswerModel):
     id: str = Field(description="Id of the job; where it designs a γ, also the content key of that γ.")
     kind: JobKind
     state: str = Field(description="queued or running.")
-    location: str = Field(description="Where to ask for the job.")
-    retry_after: int = Field(description="When to ask again [s].", ge=0)
+    location: str = Field(description="Path of the job.")
+    retry_after: int = Field(description="Time until the next request [s].", ge=0)
     nearest: GammaAnswer | None = Field(  # type: ignore[valid-type]  # a model that is made
-        description="The best stored γ whose guarantee implies the one that was asked, "
+        description="The best stored γ whose guarantee implies the one that was requested, "
         "for use until then; null if there is none."
     )
 
@@ -71,19 +71,19 @@ class JobAnswer(AnswerModel):
     objective: str | None = Field(description="What is maximised; null for other kinds.")
     shape: str | None = Field(description="free or monotone; null for other kinds.")
     question: dict[str, Any] | None = Field(
-        description="What was asked, without what was left to its default; null where a γ is designed."
+        description="The question, without fields that have their default; null if a γ is designed."
     )
     attempts: int = Field(description="Attempts since it was submitted.", ge=0)
     progress: ProgressAnswer | StepsAnswer | None = Field(  # type: ignore[valid-type]
         description="Its progress; null before anything is known."
     )
-    estimated_seconds: FiniteFloat = Field(description="How long it was expected to take [s].", ge=0)
+    estimated_seconds: FiniteFloat = Field(description="Expected time [s].", ge=0)
     reason: str = Field(description="Why it failed, in words; else empty.")
-    created: str = Field(description="When it was submitted, the last time (UTC, ISO 8601).")
-    updated: str = Field(description="When it last changed (UTC, ISO 8601).")
-    location: str = Field(description="Where this job is.")
-    result: str = Field(description="Where its result is, or will be.")
-    events: str = Field(description="Where its progress is streamed (server-sent events).")
+    created: str = Field(description="Time of its last submission (UTC, ISO 8601).")
+    updated: str = Field(description="Time of its last change (UTC, ISO 8601).")
+    location: str = Field(description="Path of the job.")
+    result: str = Field(description="Path of its result.")
+    events: str = Field(description="Path of its progress, as server-sent events.")
 
 
 class JobsAnswer(AnswerModel):
@@ -94,7 +94,7 @@ class JobsAnswer(AnswerModel):
 
 
 def job_location(id: str) -> str:
-    """Return where a job is, below the prefix by which the client reaches the service."""
+    """Return the path of a job, below the prefix by which the client reaches the service."""
     return f"{CURRENT_PREFIX.get()}/v1/jobs/{id}"
 
 
@@ -103,7 +103,7 @@ def job_answer(job: Job) -> JobAnswer:
     location = job_location(job.id)
     try:
         question_fields = _question(job)
-    # A row may hold anything: who asks for its job is told so, and lists go on.
+    # A row may hold anything; the job is reported as damaged, and lists continue.
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, DarrmError):
         job = damaged_job(job)
         question_fields = {"problem": None, "objective": None, "shape": None, "question": None}
@@ -209,7 +209,7 @@ WebhookId = Annotated[
 
 
 class WebhookRequest(RequestModel):
-    """Where the end of a job is told."""
+    """Destination of a webhook."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"url": EXAMPLES["WebhookAnswer"][0]["url"]}]})
 
@@ -221,16 +221,16 @@ class WebhookAnswer(AnswerModel):
 
     id: str = Field(description="Id of the webhook, and header webhook-id of every attempt.")
     job: str = Field(description="Id of the job.")
-    url: str = Field(description="Where its end is told.")
+    url: str = Field(description="Destination of the event.")
     state: WebhookState = Field(
         description="pending (the job goes on, or delivery is tried again), delivered, or failed (given up)."
     )
     attempts: int = Field(description="Attempts so far.", ge=0)
     reason: str = Field(description="What was wrong with the last attempt, in words; else empty.")
-    created: str = Field(description="When it was asked for (UTC, ISO 8601).")
-    updated: str = Field(description="When it last changed (UTC, ISO 8601).")
+    created: str = Field(description="Time of its creation (UTC, ISO 8601).")
+    updated: str = Field(description="Time of its last change (UTC, ISO 8601).")
     secret: str | None = Field(
-        description="What signatures are verified with (Standard Webhooks), "
+        description="Secret for verifying signatures (Standard Webhooks), "
         "the same for every webhook of one key; null in lists."
     )
 

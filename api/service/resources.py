@@ -100,11 +100,13 @@ class ServiceResources:
         self.run_in_thread, self.run_in_reader = self._writing.run, self._reading.run
         size, short, memory = settings.solvers, max(1, settings.solvers // 2), settings.solver_memory
         self.solvers = ProcessPool(size, memory=memory, name="solver", niceness=SOLVER_NICENESS)
-        self._computers = ProcessPool(short, memory=memory, name="compute", warm_up=load_libraries)
-        self._quick = ProcessPool(short, memory=memory, name="quick", warm_up=load_libraries, niceness=QUICK_NICENESS)
+        compute = ProcessPool(short, memory=memory, name="compute", warm_up=load_libraries)
+        quick = ProcessPool(short, memory=memory, name="quick", warm_up=load_libraries, niceness=QUICK_NICENESS)
+        # run jobs, short work and small γ, prompt work
+        self._pools = {"solvers": self.solvers, "quick": quick, "compute": compute}
         self.queues = (
-            WorkQueue(self._computers, short, min(PROMPT_SECONDS, settings.short_seconds)),
-            WorkQueue(self._quick, short, settings.short_seconds),
+            WorkQueue(compute, short, min(PROMPT_SECONDS, settings.short_seconds)),
+            WorkQueue(quick, short, settings.short_seconds),
         )
         self._quota = ClientQuota(settings.max_compute)
         self.admission = JobAdmission(self.jobs, settings)
@@ -132,7 +134,7 @@ class ServiceResources:
         # A server for one machine serves one user, who can use all slots.
         self.workers = [worker(every, size=size, shared=settings.keys is not None or settings.public)]
         if settings.short_seconds > 0:
-            shorts = dict.fromkeys(designs, partial(self._do_job, self._quick))
+            shorts = dict.fromkeys(designs, partial(self._do_job, quick))
             self.workers.append(worker(shorts, size=short, max_seconds=settings.short_seconds))
         # None without a secret
         self.webhooks = _open_webhooks(self.jobs, settings, self.run_in_thread, ring)
@@ -160,9 +162,8 @@ class ServiceResources:
             for task in background:
                 task.add_done_callback(_log_failure)
             if settings.solve == "on" and settings.prestart:
-                pools = resources.solvers, resources._computers, resources._quick
                 # Before the first request, which would wait for a start.
-                await asyncio.gather(*(pool.prestart() for pool in pools))
+                await asyncio.gather(*(pool.prestart() for pool in resources._pools.values()))
             for worker in resources.workers:
                 worker.start()
             yield resources
@@ -176,15 +177,15 @@ class ServiceResources:
             with suppress(CacheError):
                 await resources.run_in_thread(store.save_reads)
             store.reads.take()  # or closing the store would write them, without a deadline
-            await asyncio.gather(resources.solvers.close(), resources._computers.close(), resources._quick.close())
+            await asyncio.gather(*(pool.close() for pool in resources._pools.values()))
             await asyncio.gather(resources._writing.close(), resources._reading.close())
             resources._close_jobs()
             store.close()
 
     @property
     def pools(self) -> dict[str, PoolState]:
-        """State of the process pools: "solvers" run jobs, "quick" short work and small γ, "compute" prompt work."""
-        return {"solvers": self.solvers.state, "quick": self._quick.state, "compute": self._computers.state}
+        """State of each process pool: "solvers", "quick" and "compute"."""
+        return {name: pool.state for name, pool in self._pools.items()}
 
     async def _do_job(self, pool: ProcessPool, job: Job, progress: ProgressCallback) -> tuple[str, dict[str, Any]]:
         """Compute the task of a job in a pool; return the result as JSON, and the answer for local waiters."""

@@ -74,7 +74,10 @@ ACCOUNTS = (
 
 TARGETS: dict[str, tuple[str, ...]] = {
     "design.certificate": ("test_certificate.py",),
-    "design.constraint": ("test_corners.py", "test_constraint.py", "test_polar_form.py"),
+    "design.constraint": (
+        *("test_corners.py", "test_constraint.py", "test_polar_form.py"),
+        *("test_row_cache.py", "test_privacy_profile.py", "test_dual_bound.py"),
+    ),
     "design.polar_form": ("test_polar_form.py", "test_constraint.py"),
     **dict.fromkeys(
         (f"design.separation.{name}" for name in ("oracle", "pruned", "separable", "monotone")),

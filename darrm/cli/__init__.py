@@ -72,7 +72,8 @@ def _run(words: list[str]) -> None:
 
 def _command_of(words: Sequence[str]) -> tuple[str, Sequence[str], Command | None]:
     """Return the name of a verb, the words behind it, and the verb; None for a group of verbs."""
-    known = known_verbs(words[0])
+    # For a word that begins none of the verbs of this package, all: which takes longer to find.
+    known = VERBS if any(verb.split()[0] == words[0] for verb in VERBS) else all_verbs()
     added = None if known is VERBS else added_verbs().get(words[0])
     # Before the verb is loaded, as NumPy reads it on import. For most verbs it should start no threads: they spin while
     # it loads, on the processors that load it.
@@ -208,11 +209,6 @@ def added_verbs() -> dict[str, AddedVerb]:
 def all_verbs() -> tuple[str, ...]:
     """Return the names of all verbs: of this package, and added ones."""
     return (*VERBS, *added_verbs())
-
-
-def known_verbs(word: str) -> tuple[str, ...]:
-    """Return the verbs of this package; for a word that begins none of them all verbs, which takes longer to find."""
-    return VERBS if any(verb.split()[0] == word for verb in VERBS) else all_verbs()
 
 
 def verbs_by_topic() -> dict[str, tuple[str, ...]]:

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from darrm.cli.output import as_json
 from darrm_opt.errors import InvalidInput
 
 
@@ -85,9 +86,7 @@ def write_whole(path: str | Path, content: bytes) -> None:
 
 def write_json(path: str | Path, content: object) -> None:
     """Write ``content`` as JSON for readers and programs, indented; the rest as `write_whole`."""
-    import json
-
-    write_whole(path, f"{json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)}\n".encode())
+    write_whole(path, f"{as_json(content, indent=2)}\n".encode())
 
 
 def read_text(source: str) -> str:

@@ -290,8 +290,11 @@ class ProgressDisplay:
         return f"{self._text}{state and f': {state}'} ({elapsed}{hint})"
 
 
-def as_json(content: object) -> str:
-    """Return JSON text that reads back as the same doubles, on one line: answers in one file are JSON Lines."""
+def as_json(content: object, indent: int | None = None) -> str:
+    """Return JSON text that reads back as the same doubles, on one line: answers in one file are JSON Lines.
+
+    ``indent`` makes it one for people, of many lines.
+    """
     import json
 
-    return json.dumps(content, ensure_ascii=False, allow_nan=False)
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, indent=indent)

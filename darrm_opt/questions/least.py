@@ -24,7 +24,7 @@ from darrm_opt.design.sweep import (
 )
 from darrm_opt.errors import VerificationFailed
 from darrm_opt.privacy_curves import remote_curve, stated_profile
-from darrm_opt.problem import Privacy, Problem
+from darrm_opt.problem import Privacy
 from darrm_opt.questions.design import (
     Epsilon,
     SolvedQuestion,
@@ -106,13 +106,11 @@ class Least(VotersQuestion, SolvedQuestion):
             given["profile"] = stated_profile(remote_curve(self.profile), target)
         return given
 
-    def _problem_at(self, value: float) -> Problem:
-        return problem_at(self.parameter, value, **self._voters())
-
     def spec_at(self, value: float) -> DesignSpec:
         """Return the design at a number that is tried."""
         goal = as_objective(self.objective)
-        return DesignSpec(self._problem_at(value), goal if self.agreement is None else with_agreement(goal), self.shape)
+        problem = problem_at(self.parameter, value, **self._voters())
+        return DesignSpec(problem, goal if self.agreement is None else with_agreement(goal), self.shape)
 
     def answer(self, report: Report = lambda _: None) -> LeastParameter:
         """Return the number, its γ_opt, and the number next below it with what that reaches."""

@@ -41,7 +41,8 @@ def question_command(path: str) -> Command | None:
         _give(question, typed, **beside, json=json)
 
     verb.__doc__ = question.__doc__
-    declared, has = question.declared(), {each for each in dir(question) if _changes(question, each)}
+    declared = question.declared()
+    has = {name for name in dir(question) if getattr(question, name) is not getattr(Question, name, None)}
     offered = {
         "solution": "needs" in has,
         "time_limit": question.limited_by == "time_limit",
@@ -61,11 +62,6 @@ BESIDE = {
     "plot": CommandOption("--plot", "Plot the answer: .png, .svg or .pdf.", "FILE"),
 }
 """Options of a question that are none of its fields."""
-
-
-def _changes(question: type[Question], name: str) -> bool:
-    """Return whether a question has a method of its own for what others lack."""
-    return getattr(question, name) is not getattr(Question, name, None)
 
 
 def _give(
@@ -148,16 +144,10 @@ def show(
         return
     for warning in record.get("warnings") or ():
         say(f"Warning: {warning}")
-    answer((asked.text_of(found) or _indented(record)) + more)
+    answer((asked.text_of(found) or as_json(record, indent=2)) + more)
 
 
 def _progress_text(progress: Any) -> str:
     if progress is None:
         return ""
     return progress.get("step") or "{done} of {of} done".format(**progress)
-
-
-def _indented(found: dict[str, Any]) -> str:
-    import json
-
-    return json.dumps(found, ensure_ascii=False, allow_nan=False, indent=2)

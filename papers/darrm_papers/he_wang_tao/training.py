@@ -90,6 +90,11 @@ def noisy_training(
     return NoisyTraining(shift, rate, steps, unsampled, amplify_by_subsampling(unsampled, rate))
 
 
+def doubling_rule_holds(epsilon: float, rate: float) -> bool:
+    """Return whether 2qε ≥ ln(1 + q(e^ε − 1)): the shortcut of the reviewed source, false for ε above about 1.256."""
+    return 2 * rate * epsilon >= math.log1p(rate * math.expm1(epsilon))
+
+
 def positive(value: float, argument: str, accepted: str) -> float:
     """Return a checked finite number above 0."""
     return real_number(value, argument, accepted, above=0, below=math.inf)

@@ -10,6 +10,7 @@ import pytest
 from support.idx_files import SIDE, dataset, idx, pictures
 
 from darrm_opt.errors import InvalidInput
+from darrm_papers.darrm.knowledge_transfer import transfer
 from darrm_papers.darrm.printed import K
 from darrm_papers.darrm.teachers import FEATURES, find_images, load_teacher_votes, public_features, read_idx
 
@@ -28,6 +29,17 @@ def test_files_as_they_are_published(tmp_path: Path, place: str, *, packed: bool
     assert (found.train_labels == labels).all()
     assert found.test.shape == (20, SIDE * SIDE)
     assert (found.test_labels == pictures(20, 2)[1]).all()
+
+
+def test_both_datasets_are_found(tmp_path: Path) -> None:
+    dataset(tmp_path / "mnist", train=30, test=20)
+    dataset(tmp_path / "fashion", train=30, test=20)
+    assert [found.name for found in find_images(tmp_path)] == ["mnist", "fashion-mnist"]
+
+
+def test_a_folder_named_for_fashion_is_not_mnist(tmp_path: Path) -> None:
+    (found,) = find_images(dataset(tmp_path / "fashion-mnist", train=30, test=20))
+    assert found.name == "fashion-mnist"
 
 
 @pytest.mark.parametrize(
@@ -88,6 +100,17 @@ def test_teachers_learn_from_files(tmp_path: Path) -> None:
     votes = teacher_votes.votes(None)
     assert votes.shape == (2, 20, K)
     assert ((votes.sum(axis=2) > K / 2) == teacher_votes.truth).mean() > 0.9  # the classes light pixels of their own
+
+
+def test_a_table_has_the_rows_of_the_files(tmp_path: Path) -> None:
+    dataset(tmp_path / "fashion")
+    found = transfer(1, data=str(tmp_path), quick=True)
+    accuracies = found.content()["tables"][0]["rows"]
+    papers = {(row["data"], row["noise"], row["teachers"]): row["paper"] for row in accuracies}
+    assert papers["digits", "γ_opt", "private"] == "0.79 (0.09)"  # MNIST's
+    assert papers["fashion-mnist", "γ_opt", "private"] == "0.96 (0.03)"
+    sound = {(row["data"], row["teachers"]): row["sound total ε"] for row in accuracies if row["noise"] == "γ_opt"}
+    assert (sound["digits", "private"], sound["fashion-mnist", "private"]) == (0.0892, 0.0852)
 
 
 def test_too_few_pictures_are_refused(tmp_path: Path) -> None:

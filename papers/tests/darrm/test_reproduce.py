@@ -21,7 +21,7 @@ from darrm_opt.accuracy import disagreement, tv_error
 from darrm_opt.baselines import subsampling
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.priors import IndependentVoters
-from darrm_papers.darrm import REPRODUCTIONS, reproduce
+from darrm_papers.darrm import REPRODUCTIONS, canonical, reproduce
 from darrm_papers.darrm.cost_tables import fixed_votes, gnmax
 from darrm_papers.darrm.knowledge_transfer import NEW, STAND_IN, accuracy, labelling_methods
 from darrm_papers.darrm.printed import (
@@ -115,6 +115,11 @@ def test_refusals(tmp_path: Path) -> None:
     assert "--output" in refused("reproduce", "table-3", "--output", str(tmp_path / "file"))
     with pytest.raises(InvalidInput, match="expected one of figure-2"):
         reproduce("figure 1")
+
+
+@for_each("name", ["Table 10", "table10", "TAB. 10", "table-010"])
+def test_names_as_people_write_them(name: str) -> None:
+    assert canonical(name) == "table-10"
 
 
 # ------------------------------------------------------------------------------------------ simulations, exactly
@@ -300,6 +305,17 @@ def test_the_tables_columns_and_accounts(number: int) -> None:
     for row in rows:
         assert 0 <= row["mean"] <= 1
         assert 0 <= row["expected"] <= 1
+
+
+def test_the_same_seed_gives_the_same_numbers() -> None:
+    first, again, other = (
+        [load_teacher_votes(None, 2, 20, seed)[0].votes(voter) for voter in (None, STAND_IN)] for seed in (0, 0, 1)
+    )
+    fresh = load_teacher_votes.__wrapped__(None, 2, 20, 0)[0]  # not from the cache
+    for voter, one, same, different in zip((None, STAND_IN), first, again, other, strict=True):
+        assert (one == same).all()
+        assert (one == fresh.votes(voter)).all()
+        assert (one != different).any()
 
 
 def test_digits_are_shared_out_without_overlap() -> None:

@@ -62,7 +62,7 @@ from darrm_papers.he_wang_tao.printed import (
     sgld_step_printed,
 )
 from darrm_papers.he_wang_tao.tail import loss_tail, tail_composition
-from darrm_papers.he_wang_tao.training import NoisyTraining, federated, sgld
+from darrm_papers.he_wang_tao.training import NoisyTraining, doubling_rule_holds, federated, sgld
 
 PATH = DATA / "composition_expected.csv"
 ROWS = list(csv.DictReader(PATH.read_text(encoding="utf-8").splitlines()))
@@ -206,7 +206,7 @@ COMPUTED: dict[str, Callable[[Inputs], Any]] = {
     ),
     "gaussian_delta": lambda i: gaussian_delta(i["mu"], i["eps"]),
     "subsample_eps_exact": lambda i: amplify_by_subsampling(Privacy(i["eps"]), i["q"]).epsilon,
-    "subsample_2q_rule_valid": lambda i: 2 * i["q"] * i["eps"] >= math.log1p(i["q"] * math.expm1(i["eps"])),
+    "subsample_2q_rule_valid": lambda i: doubling_rule_holds(i["eps"], i["q"]),
     "binary_adaptive_delta": lambda i: compose_bits([(privacy_region(i.each), i["k"])]).delta(i["eps_total"]),
     "binary_adaptive_epsilon": lambda i: compose_bits([(privacy_region(i.each), i["k"])]).epsilon(i["delta_total"]),
     "dp_accounting_advanced_composition": lattice_above_optimal,

@@ -15,7 +15,7 @@ from darrm_opt.accounting.rdp import ORDERS, gaussian_rdp, gaussian_rdp_epsilon,
 from darrm_opt.accounting.sampling import amplify_by_subsampling
 from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.problem import Privacy
-from darrm_papers.he_wang_tao.training import as_replace_one, federated, sgld
+from darrm_papers.he_wang_tao.training import as_replace_one, doubling_rule_holds, federated, sgld
 
 
 def ball_delta(mu: float, epsilon: float) -> Any:
@@ -60,6 +60,8 @@ def test_sampling_is_amplification_and_exact_for_the_worst_mechanism() -> None:
             assert found.delta == pytest.approx(rate * 1e-6)
     assert amplify_by_subsampling(Privacy(math.inf), 0.5).epsilon == math.inf
     assert amplify_by_subsampling(Privacy(0.0), 0.5) == Privacy(0.0)
+    assert doubling_rule_holds(1.25, 1e-3)
+    assert not doubling_rule_holds(1.3, 1e-3)
 
 
 @pytest.mark.parametrize(
@@ -118,6 +120,8 @@ def test_bad_training_is_named() -> None:
 def test_bad_steps_are_named() -> None:
     with refused("adjacency"):
         federated(10, 2, 1.0, 1, 1e-6, adjacency="add")  # type: ignore[arg-type]
+    with refused("mu"):
+        gaussian_delta(0.0, 1.0)
     with refused("rate"):
         amplify_by_subsampling(Privacy(0.1), 1.5)
 
@@ -141,6 +145,16 @@ def test_rdp_is_above_the_exact_gaussian_and_tight_is_below_standard(sigma: floa
     assert rdp_delta(curve, exact)[0] >= delta
 
 
+def test_rdp_adds_up_over_queries() -> None:
+    """k Gaussians of σ are one of σ/√k: the curve of the sum is the same curve."""
+    np.testing.assert_allclose(9 * gaussian_rdp(3.0), gaussian_rdp(1.0), rtol=1e-14)
+    assert gaussian_rdp_epsilon(3.0, 9, 1e-5) == pytest.approx(gaussian_rdp_epsilon(1.0, 1, 1e-5))
+    costs = [gaussian_rdp_epsilon(3.0, k, 1e-5) for k in (0, 1, 2, 10, 10**6)]
+    assert costs == sorted(costs)
+    assert costs[0] == 0.0
+    np.testing.assert_allclose(gaussian_rdp(2.0, [2.0, 3.0], sensitivity=2**0.5), [0.5, 0.75], rtol=1e-14)
+
+
 def test_rdp_agrees_with_the_library() -> None:
     from dp_accounting import GaussianDpEvent
     from dp_accounting.rdp import RdpAccountant
@@ -149,3 +163,25 @@ def test_rdp_agrees_with_the_library() -> None:
     accountant.compose(GaussianDpEvent(2.0), 5)
     ours, _ = rdp_epsilon(5 * gaussian_rdp(2.0), 1e-6)
     assert ours == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-9)
+
+
+@for_each(
+    ("rdp", "orders", "argument"),
+    [
+        ([0.1], [1.0], "orders"),
+        ([], [], "orders"),
+        ([0.1, 0.2], [2.0], "rdp"),
+        ([-0.1], [2.0], "rdp"),
+        ([math.nan], [2.0], "rdp"),
+    ],
+)
+def test_bad_curves_are_named(rdp: list[float], orders: list[float], argument: str) -> None:
+    with refused(argument):
+        rdp_epsilon(rdp, 1e-5, orders)
+
+
+def test_bad_rdp_inputs_are_named() -> None:
+    with refused("sigma"):
+        gaussian_rdp(0.0)
+    with refused("conversion"):
+        rdp_epsilon([0.1], 1e-5, [2.0], conversion="best")  # type: ignore[arg-type]

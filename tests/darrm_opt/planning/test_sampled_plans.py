@@ -19,7 +19,8 @@ from darrm_opt.accounting import Sampling
 from darrm_opt.bagging import Bags
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.planning import design_within_total, plan
-from darrm_opt.planning.sampled_candidates import RenyiTables
+from darrm_opt.planning.question import Question
+from darrm_opt.planning.sampled_candidates import RenyiTables, sampled_table
 from darrm_opt.plurality import PluralityObjective, parse_prior
 from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.tables.problem import partition_cells
@@ -129,6 +130,16 @@ def test_a_smaller_sample_allows_more() -> None:
         for size in (1000, 100, 10)
     ]
     assert right == sorted(right)  # type: ignore[type-var]  # all of them fit
+
+
+@pytest.mark.parametrize(("stopped", "outcome"), [(True, "not computed"), (False, "does not fit")])
+def test_a_table_that_was_not_found_in_time_is_not_said_not_to_fit(
+    monkeypatch: pytest.MonkeyPatch, *, stopped: bool, outcome: str
+) -> None:
+    sampling, total = Sampling(1000, 10), Privacy(1.0, 1e-5)
+    asked = Question.of(10, None, 5, total, 1, classes=3, sampling=sampling, stop=lambda: stopped)
+    monkeypatch.setattr("darrm_opt.planning.sampled_candidates.calibrate", lambda *_, **__: None)
+    assert sampled_table(asked, sampling).outcome == outcome
 
 
 def test_private_voters_that_draw_their_own_records() -> None:

@@ -215,7 +215,10 @@ def passed(
     async def send(message: Message) -> None:
         sent.append(message)
 
-    asyncio.run(middleware(scope, source.__anext__, send))
+    async def run() -> None:
+        await middleware(scope, source.__anext__, send)
+
+    asyncio.run(run())
     assert [message["type"] for message in sent][:2] == ["http.response.start", "http.response.body"]
     assert all(message["type"] == "http.response.body" for message in sent[2:])
     assert not sent[-1].get("more_body")

@@ -88,7 +88,7 @@ def test_one_proof_serves_every_way_of_asking(url: str, told: dict[str, Any], mo
 
     monkeypatch.setattr(validate, "PROOFS", Proofs())
     monkeypatch.setattr(model, "GAMMA", replace(model.GAMMA, verify=counted))
-    changes = [{}, {"objective": " rectangular"}, {"method": "cuts"}, {"affected": 5}]
+    changes: list[dict[str, Any]] = [{}, {"objective": " rectangular"}, {"method": "cuts"}, {"affected": 5}]
     by_target = {"m": None, "target_epsilon": 0.2, "delta": told["problem"]["delta"]}
     spelt: list[dict[str, Any]] = [SMALL | change for change in (*changes, by_target)]
     with TestClient(create_app(Settings(cache_url=url, solve="off"))) as client:

@@ -332,7 +332,8 @@ def test_an_estimate_solves_nothing(client: TestClient) -> None:
     assert (after["stored"], after["seconds"]) == (True, 0)
     large = client.get("/v1/estimate", params={**MNIST, "K": 100_000}).json()
     assert (large["allowed"], large["constraints"]) == (False, math.comb(100_007, 7))
-    for change in ({"K": 100_001}, {"time_limit": 0}, {"gap": 1}, {"method": "enumerate", "K": 101}):
+    changes: list[dict[str, Any]] = [{"K": 100_001}, {"time_limit": 0}, {"gap": 1}, {"method": "enumerate", "K": 101}]
+    for change in changes:
         refused = client.get("/v1/estimate", params=MNIST | change)
         assert problem_of(refused, 422)["field"] == next(iter(change))
     many = problem_of(client.get("/v1/estimate", params={**MNIST, "objective": "minimax(points=10000)"}), 422)

@@ -38,17 +38,6 @@ def forty_digits() -> Iterator[None]:
         yield
 
 
-@pytest.fixture
-def move(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what sets names of the module, such as CHUNK=3."""
-
-    def set_all(**values: Any) -> None:
-        for name, value in values.items():
-            monkeypatch.setattr(lattice, name, value)
-
-    return set_all
-
-
 def density(x: float | Decimal, scale: float) -> Decimal:
     """Return the density of N(0, scale²)."""
     pi = Decimal("3.141592653589793238462643383279502884197")
@@ -123,7 +112,7 @@ def some_pairs(n: int) -> tuple[Array, Array]:
 
 
 def test_divergences_of_pairs_are_charged_for_their_rounding(move: Callable[..., None]) -> None:
-    move(CHUNK=3)
+    move(lattice, CHUNK=3)
     (p, q), orders = some_pairs(7), np.array([0.5, 0.8, 2.5, 8.0])
     exact = [
         [divergence(decimals(a), decimals(b), order, 3 * ME) * (1 + ME) ** 2 for order in orders.tolist()]
@@ -153,11 +142,11 @@ def test_the_largest_pair_is_that_of_all_evaluated_one_by_one(move: Callable[...
     def looser(p: Array, q: Array, orders: Array) -> Array:
         return lattice.pair_divergences(p, q, orders).T * (1 + 97 * p[:, 0] % 1)
 
-    move(CHUNK=4)
+    move(lattice, CHUNK=4)
     several, one = np.array([0.5, 0.8, 2.5, 8.0]), np.array([2.5])
     near = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.3, 0.4])  # so that the quick bounds mistake the largest
     for quick_bounds, orders in product((lattice._quick_bounds, looser), (several, one)):
-        move(_quick_bounds=quick_bounds)
+        move(lattice, _quick_bounds=quick_bounds)
         for _ in range(5):
             p, q = (0.9 * law + 0.1 * laws for law, laws in zip(near, some_pairs(19), strict=True))
             every = lattice.pair_divergences(p, q, orders)
@@ -240,9 +229,9 @@ def test_a_bit_is_the_worst_of_its_offsets_and_ends_of_ranges_belong_to_them(mov
     close(found.values, np.minimum(np.max(each, axis=0) * (1 + 1e-9), found.at(found.orders)), rtol=1e-14)
     assert np.all(found.values[found.orders < 1] > np.max(each, axis=0)[found.orders < 1])
     for name, end in (("MAX_SHIFT", found.shift), ("MIN_SHIFT", found.shift), ("MAX_LISTED_SCALE", scale)):
-        move(**{name: end})
+        move(lattice, **{name: end})
         assert bit(scale, 1, (0.0, 0.5)).method == found.method == "noisy bit on the lattice: enumerated"
-    move(MAX_LISTED_SCALE=1.0)
+    move(lattice, MAX_LISTED_SCALE=1.0)
     assert bit(scale, 1, (0.0,)).method == "noisy bit on the lattice: grid of real means"
     for name, end in (("MAX_SHIFT", 0.5), ("MIN_SHIFT", 2.0), ("MIN_SIGMA", 3.0)):
         with pytest.MonkeyPatch.context() as patch:
@@ -348,7 +337,7 @@ def test_inside_counts_and_ends_of_ranges_belong_to_them(move: Callable[..., Non
     found = label(2.0)  # the least σ
     assert found.shift == math.sqrt(2) / 2.0 * (1 + lattice.PERIODS)
     for name in ("MAX_SIGMA", "MAX_LISTED_SIGMA"):
-        move(**{name: 2.0})
+        move(lattice, **{name: 2.0})
         again = label(2.0)
         assert again.method == "three cells on the lattice: enumerated"
         assert again.values.tolist() == found.values.tolist()
@@ -358,7 +347,7 @@ def test_inside_counts_and_ends_of_ranges_belong_to_them(move: Callable[..., Non
 def test_an_estimate_is_the_bound_where_that_is_quick(move: Callable[..., None]) -> None:
     bound = lattice.lattice_label_divergence(2.5)
     close(lattice.lattice_label_estimate(2.5).values, bound.values, rtol=1e-14)
-    move(ESTIMATE_SIGMA=2.5)
+    move(lattice, ESTIMATE_SIGMA=2.5)
     close(lattice.lattice_label_estimate(10.0).values, bound.values / 16, rtol=1e-14)
 
 
@@ -369,7 +358,7 @@ def test_masses_below_a_threshold_are_sums(move: Callable[..., None]) -> None:
     """To the last digit where the sum ends late; and where it ends: at a distance from the largest mean, or from 0."""
     scale, means = 1.5, [-9.5, -9.25, -4.0, 0.3125, 2.5, 11.0]
     for noise_end in (11.0, 1.0):
-        move(COARSE_END=noise_end)
+        move(lattice, COARSE_END=noise_end)
         for some in (means, means[:3]):
             for threshold in (0.0, 1.0):
                 distances = [mean - threshold for mean in some]
@@ -447,7 +436,9 @@ def test_bits_at_real_means_are_listed_up_to_what_is_censored(move: Callable[...
         asked.append((laws, options))
         return np.zeros(3)
 
-    move(COARSE=2.0, GRID_END=1.5, GRID_STEP=0.2, values_on_grid=values_on_grid)  # a scale of 2.5, half of a spacing
+    move(
+        lattice, COARSE=2.0, GRID_END=1.5, GRID_STEP=0.2, values_on_grid=values_on_grid
+    )  # a scale of 2.5, half of a spacing
     found = lattice.coarse_bit_values(scale, shift, orders)
     (((p, q, error, mu, _), options),) = asked
     means = [Decimal(n) / 2 for n in range(-8, 9)]

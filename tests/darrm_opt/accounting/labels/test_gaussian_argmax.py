@@ -21,18 +21,6 @@ RNG = np.random.default_rng(5)
 UNIT = 2.0**-9
 
 
-@pytest.fixture
-def move(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what sets names of the module, such as ULP."""
-
-    def set_all(**values: Any) -> None:
-        for name, value in values.items():
-            monkeypatch.setattr(gaussian_argmax, name, value)
-
-    set_all(ULP=UNIT)
-    return set_all
-
-
 def test_bends_are_second_derivatives() -> None:
     alpha, beta = RNG.uniform(-1.5, 3, (2, 50))
     step = 2.0**-10
@@ -44,8 +32,9 @@ def test_bends_are_second_derivatives() -> None:
 
 
 def test_bounds_of_cells_are_off_by_their_errors(move: Callable[..., None]) -> None:
+    move(gaussian_argmax, ULP=UNIT)
     relative, absolute = np.array([0.0, 0.0, 0.25]), np.array([0.125, 0.125, 0.0])
-    move(_RELATIVE_ERROR=relative, _ABSOLUTE_ERROR=absolute)
+    move(gaussian_argmax, _RELATIVE_ERROR=relative, _ABSOLUTE_ERROR=absolute)
     alpha, beta = np.array([0.5, 6.0]), np.array([1.0, -3.0])
     cells = gaussian_argmax.cell_probabilities(alpha, beta)
     family = gaussian_argmax.gaussian_cells(4.0)
@@ -57,10 +46,12 @@ def test_bounds_of_cells_are_off_by_their_errors(move: Callable[..., None]) -> N
 
 
 def test_outside_of_the_triangle_a_bit_and_what_is_rare_are_charged(move: Callable[..., None]) -> None:
+    move(gaussian_argmax, ULP=UNIT)
     orders, sigma = np.array([0.5, 0.75, 1.5, 3.0]), 1.25
     rows = {0.8: np.array([1.0, 5, 1, 5]), -0.8: np.array([3.0, 2, 3, 2])}
     bits = {0.8: np.array([7.0, 1, 9, 2]), math.sqrt(2) * 0.8: np.array([2.0, 9, 3, 200])}
     move(
+        gaussian_argmax,
         bit_values=lambda mu, _: bits[mu],
         censored_divergence=lambda mean, shift, _: rows[shift] if mean == -1.2 else None,
         gaussian_divergence=lambda mu, _: 1e6 * mu * np.arange(4.0),
@@ -75,7 +66,14 @@ def test_outside_of_the_triangle_a_bit_and_what_is_rare_are_charged(move: Callab
 
 
 def test_ends_of_the_range_of_noise_belong_to_it(move: Callable[..., None]) -> None:
-    move(MIN_SIGMA=2.0, MAX_SIGMA=2.0, _outside=lambda *_: 0.0, largest_in_boxes=lambda *of, **_: np.ones(of[1].size))
+    move(
+        gaussian_argmax,
+        ULP=UNIT,
+        MIN_SIGMA=2.0,
+        MAX_SIGMA=2.0,
+        _outside=lambda *_: 0.0,
+        largest_in_boxes=lambda *of, **_: np.ones(of[1].size),
+    )
     found = gaussian_argmax.label_divergence.__wrapped__(2.0)
     assert found.method == "three cells: boxes in two parameters"
     assert found.shift == math.sqrt(2) / 2.0 * (1 + 4 * UNIT)
@@ -99,13 +97,14 @@ def any_family() -> CellFamily:
 
 
 def test_laws_of_boxes_are_those_of_their_corners(move: Callable[..., None]) -> None:
+    move(gaussian_argmax, ULP=UNIT)
     family, side, h, orders, asked = any_family(), 0.25, 0.3, np.array([0.5, 2.5]), list[Any]()
 
     def curvature(*of: Any) -> list[Array]:
         asked.append(of)
         return [np.stack([of[0][:, 0] ** 2, of[1][:, 1] ** 2], axis=1) for _ in range(2)]
 
-    move(curvature_bound=curvature)
+    move(gaussian_argmax, curvature_bound=curvature)
     i, j = RNG.integers(0, 12, (2, 40))
     boxes, rows = gaussian_argmax._BoxLaws(i, j, side, h, family), np.arange(39, 2, -2)
     values, bounds = boxes.divergences(rows, orders)
@@ -167,7 +166,7 @@ class AnyBoxes:
 @pytest.mark.parametrize("most", [1000, 4 * 12, 4 * 12 - 1])
 def test_boxes_are_refined_until_none_can_raise_the_bound(move: Callable[..., None], most: int) -> None:
     """Each group of orders by itself: by a loop over its boxes."""
-    move(MAX_SUM=3.0, MAX_BOXES=most, ORDER_GROUPS=2, _BoxLaws=AnyBoxes)
+    move(gaussian_argmax, ULP=UNIT, MAX_SUM=3.0, MAX_BOXES=most, ORDER_GROUPS=2, _BoxLaws=AnyBoxes)
     orders, least, sigma, tolerance = np.array([3.0, 4.5, 0.5, 1.5]), np.array([1.625, 0.5, 9.0, 0.5]), 2.0, 0.015
     family = dataclasses.replace(any_family(), least=-1.5, side=0.5)
     found = gaussian_argmax.covering_boxes(sigma, orders, tolerance, family, least=least, groups=2)

@@ -20,17 +20,6 @@ from darrm_opt.noise import Array
 UNIT = 2.0**-9
 
 
-@pytest.fixture
-def move(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what sets names of the module, such as ROUNDING."""
-
-    def set_all(**values: Any) -> None:
-        for name, value in values.items():
-            monkeypatch.setattr(comparison, name, value)
-
-    return set_all
-
-
 def increase(s: float, t: float, order: float, rounding: float) -> float:
     """Return J from its intervals."""
     total, n = 0.0, comparison.SHIFT_INTERVALS
@@ -43,7 +32,7 @@ def increase(s: float, t: float, order: float, rounding: float) -> float:
 
 def test_increases_and_last_orders_are_their_formulas(move: Callable[..., None]) -> None:
     orders = np.array([0.5, 1.5, 60.0, 1e4])
-    move(ROUNDING=UNIT)
+    move(comparison, ROUNDING=UNIT)
     for s, t in ((0.3, 0.1), (2.0, 0.01)):
         exact = [increase(s, t, order, UNIT) for order in orders.tolist()]
         np.testing.assert_allclose(comparison.gaussian_increase(s, t, orders), exact, rtol=1e-12)
@@ -181,6 +170,7 @@ def test_what_is_proved_is_charged_for_its_tails(start: float, charged: int) -> 
 
     def from_position(position: int) -> Iterator[tuple[float, float]]:
         yield from points[position:]
+        raise AssertionError("asked beyond the last release")
 
     increments: Any = SimpleNamespace(from_position=from_position, slack=1e-3)
     found = comparison._accumulated(start, 1.0, increments, 0, 10)
@@ -198,7 +188,7 @@ def test_releases_of_unlimited_loss_have_no_bound_and_others_start_at_a_grid_poi
         asked.append(of)
         return GaussianCost(of[0], 0.0)
 
-    move(_increment=lambda _, s, __: s, _accumulated=accumulated)
+    move(comparison, _increment=lambda _, s, __: s, _accumulated=accumulated)
     release = gaussian_counts(0.5, within_gaussian=False)
     found = comparison.gaussian_cost.__wrapped__(release, 7, 1e-9)
     starts = [0.25 * 2 * 1.05**position for position in comparison.HEAD_STARTS]

@@ -21,18 +21,6 @@ RNG = np.random.default_rng(3)
 UNIT = 2.0**-9
 
 
-@pytest.fixture
-def move(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what sets names of the module, such as ULP."""
-
-    def set_all(**values: Any) -> None:
-        for name, value in values.items():
-            monkeypatch.setattr(noisy_bit, name, value)
-
-    set_all(ULP=UNIT)
-    return set_all
-
-
 def any_gradients(losses: Array, orders: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Return numbers of either sign that follow no order, with errors that show."""
     x = losses * orders
@@ -40,7 +28,7 @@ def any_gradients(losses: Array, orders: Array) -> tuple[tuple[Array, Array], tu
 
 
 def test_curvature_is_bounded_by_its_formula(move: Callable[..., None]) -> None:
-    move(loss_gradients=any_gradients)
+    move(noisy_bit, ULP=UNIT, loss_gradients=any_gradients)
     n, cells, orders, norms, error = 60, 2, np.array([0.5, 1.5]), (1.3, 0.4), 0.05
     low = RNG.uniform(-1, 0.5, (n, cells))
     high = low + RNG.exponential(0.4, (n, cells))
@@ -149,17 +137,25 @@ def test_what_a_threshold_censors_is_charged_by_its_closed_form(mean: float, shi
 
 
 def test_a_bit_is_the_larger_of_grid_and_tails_and_ends_of_ranges_belong_to_them(move: Callable[..., None]) -> None:
+    move(noisy_bit, ULP=UNIT)
     assert noisy_bit.GRID[0] == -9
     assert noisy_bit.GRID[-1] >= 9
     assert np.diff(noisy_bit.GRID).max() <= noisy_bit.GRID_STEP * (1 + 2e-13)  # of 1e-4 of a bound, charged 16 ulps
     tails = {0.5: [2.0, 7.0, 1.0], -0.5: [6.0, 3.0, 1.0]}
     move(
+        noisy_bit,
         values_on_grid=lambda *_: np.array([4.0, 4.0, 4.0]),
         censored_divergence=lambda mean, shift, _: np.array(tails[shift]) if mean == -9 else None,
     )
     orders = np.array([0.5, 1.5, 2.5])
     assert noisy_bit.bit_values(0.5, orders).tolist() == [6 * (1 + 16 * UNIT), 7 * (1 + 16 * UNIT), 4 * (1 + 16 * UNIT)]
-    move(MIN_SHIFT=0.5, MAX_SHIFT=0.5, MIN_DISTANCE_FROM_ONE=0.5, bit_values=lambda _, orders: np.ones(orders.size))
+    move(
+        noisy_bit,
+        MIN_SHIFT=0.5,
+        MAX_SHIFT=0.5,
+        MIN_DISTANCE_FROM_ONE=0.5,
+        bit_values=lambda _, orders: np.ones(orders.size),
+    )
     bound = noisy_bit.bit_divergence.__wrapped__(0.5)
     assert bound.method.startswith("noisy bit")
     # Λ = 0, 0.1, … over μ = ½: ½, 0.7, 0.9, 1.1, 1.3, then 1.5 and larger.

@@ -72,17 +72,6 @@ def test_cells_of_classes_that_alone_can_win_are_those_of_the_rule() -> None:
 # ------------------------------------------------------------------------------------------- which laws are listed
 
 
-@pytest.fixture
-def move(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what sets names of the module, such as MAX_WIDTH."""
-
-    def set_all(**values: Any) -> None:
-        for name, value in values.items():
-            monkeypatch.setattr(sampled_argmax, name, value)
-
-    return set_all
-
-
 def test_noise_is_cut_off_at_the_least_end_of_at_most_that_chance() -> None:
     for end, chance in ((11, sampled_argmax.cut_chance(11)), (12, sampled_argmax.cut_chance(11) * 0.999), (20, 0.0)):
         assert sampled_argmax.cut_end(chance) == end
@@ -182,9 +171,9 @@ def test_a_label_of_any_votes_is_its_cells_for_one_vote() -> None:
 def test_few_leads_stay_as_they_are(move: Callable[..., None]) -> None:
     """At the limit, and beyond it with both ends among those that are kept."""
     off, on = (np.exp(-((np.arange(9.0) - mean) ** 2) / 8) for mean in (4, 5))
-    move(ATOMS=9)
+    move(sampled_argmax, ATOMS=9)
     assert sampled_argmax._joined_atoms(off, on, 0.25)[0] is off
-    move(ATOMS=3)
+    move(sampled_argmax, ATOMS=3)
     few = sampled_argmax._joined_atoms(off, on, 0.25)
     ratio = np.exp(0.25 * (np.array([0, 4, 8]) - 4.5))
     np.testing.assert_allclose(few[1] / few[0], ratio, rtol=1e-12)

@@ -1,6 +1,6 @@
 """Shared parameters of the verbs: a problem, how it is designed, and the use of the cache.
 
-A verb asks for a group by the type of one parameter, ``past: PastOptions``. All are text until the core reads them:
+A verb asks for a group by the type of one parameter, ``drawn: Drawn``. All are text until the core reads them:
 so the core says what is wrong with a number, in the same words as everywhere.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from math import exp, inf
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -63,18 +63,17 @@ AsJson = Annotated[
 
 Fresh = Annotated[bool, CommandOption("--fresh", meaning_of_fresh)]
 
-MissingVotes = Annotated[
-    str | None,
-    CommandOption(
-        "--missing",
-        "How a missing vote (an empty cell, NaN, null) counts: evenly, for each class in turn; or "
-        "class, for the last class, which then means no vote. Add ,value=-1 if -1 is a missing vote "
-        "too.",
-        "evenly|class[,value=N]",
-        ADVANCED,
-        "refused",
-    ),
-]
+_MISSING = CommandOption(
+    "--missing",
+    "How a missing vote (an empty cell, NaN, null) counts: evenly, for each class in turn; or "
+    "class, for the last class, which then means no vote. Add ,value=-1 if -1 is a missing vote "
+    "too.",
+    "evenly|class[,value=N]",
+    ADVANCED,
+    "refused",
+)
+
+MissingVotes = Annotated[str | None, _MISSING]
 
 StoreUrl = Annotated[
     str | None,
@@ -260,22 +259,17 @@ Drawn = Annotated[dict[str, Any], Made(lambda: parameters_of(SAMPLE))]
 """The options of `SAMPLE`, as typed."""
 
 
-@dataclass(frozen=True)
-class PastOptions:
-    """Past votes, as typed."""
-
-    votes: Annotated[
-        str | None,
-        CommandOption(
-            "--votes",
-            "Observed votes, instead of --prior: a .csv, .npy or .parquet file with one row of K votes "
-            "per query. Results computed from private votes are as sensitive as the votes.",
-            "FILE",
-            VOTES,
-        ),
-    ] = None
-    missing: MissingVotes = None
-
+PAST = {
+    "votes": CommandOption(
+        "--votes",
+        "Observed votes, instead of --prior: a .csv, .npy or .parquet file with one row of K votes "
+        "per query. Results computed from private votes are as sensitive as the votes.",
+        "FILE",
+        VOTES,
+    ),
+    "missing": _MISSING,
+}
+"""Past votes, by name."""
 
 GROUP = CommandOption(
     "--group",

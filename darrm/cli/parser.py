@@ -1,7 +1,7 @@
 """Command-line parser: how verbs declare their parameters, how words become values, and the help texts.
 
 A verb is a function; each parameter is annotated with a `CommandOption` or an `Argument`, or with the type of a
-*group*, a dataclass whose fields are annotated so (``past: PastOptions``), or with what is `Made`. All
+*group*, a dataclass whose fields are annotated so (``batch: BatchOptions``), or with what is `Made`. All
 values are text or truth values: what the text means is for the core to say, in the same words for every way in.
 
 argparse writes the help texts, and shtab the completion from it; it does not read the words: docs/dependencies.md.

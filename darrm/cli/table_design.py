@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say
-from darrm.cli.parameters import DISJOINT, PRIOR, PastOptions, group_fields, number, options_named
+from darrm.cli.parameters import DISJOINT, PRIOR, group_fields, number, options_named
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.problem import Privacy, Problem, VoterGroup
 
@@ -103,7 +103,6 @@ def show_table_design(
     problem: Problem,
     asked: dict[str, Any],
     table: dict[str, Any],
-    past: PastOptions,
     output: str | None,
     *,
     cache: bool | None,
@@ -123,7 +122,7 @@ def show_table_design(
     from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.tables.record import KIND, TableSpec, table_solution_record
 
-    objective = _objective(asked["prior"], table, past, problem)
+    objective = _objective(asked["prior"], table, problem)
     spec = TableSpec(problem, objective)
     alike = spec.kind == KIND
     for name, value in (unused | ({"cache": cache or None} if alike else {})).items():
@@ -151,18 +150,18 @@ def show_table_design(
     end(exit_code_of(solution.status))
 
 
-def _objective(prior: str | None, table: dict[str, Any], past: PastOptions, problem: Problem) -> TableObjective:
+def _objective(prior: str | None, table: dict[str, Any], problem: Problem) -> TableObjective:
     from darrm.cli.vote_files import past_votes
     from darrm_opt.tables.objective import as_table_objective
 
     text: Any = DEFAULT_OBJECTIVE if prior in (None, "rectangular") else prior
-    if past.votes is None and past.missing is not None:
-        raise InvalidInput("missing", past.missing, Rule("needs --votes"))
-    if past.votes is not None:
+    if table["votes"] is None and table["missing"] is not None:
+        raise InvalidInput("missing", table["missing"], Rule("needs --votes"))
+    if table["votes"] is not None:
         if text != DEFAULT_OBJECTIVE:
             rule = Rule("cannot be combined with --prior")
-            raise InvalidInput("votes", past.votes, rule, "The votes are the prior.")
-        text = past_votes(past, problem.K, problem.classes)
+            raise InvalidInput("votes", table["votes"], rule, "The votes are the prior.")
+        text = past_votes(table, problem.K, problem.classes)
     weights = _groups(table)[1] or None
     with options_named(**dict.fromkeys(PRIOR, "objective"), prior="objective", weights="group"):
         return as_table_objective(text, number(table["price"] or "0"), table["ties"] or "excluded", weights)

@@ -9,7 +9,7 @@ import csv
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from darrm.cli.parameters import PastOptions, named_values, number, options_named
+from darrm.cli.parameters import named_values, number, options_named
 from darrm_opt.durable_file import errors_naming
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.optional_packages import require
@@ -442,14 +442,14 @@ def labels(path: Path, suffix: str, classes: int | None = None) -> Iterator[Labe
         os.fsync(file.fileno())
 
 
-def vote_prior(past: PastOptions, asked: ReleasePlan) -> Any:
+def vote_prior(past: Mapping[str, Any], asked: ReleasePlan) -> Any:
     """Return how votes fall, by the file that --votes names, if any: as the question has it, or an objective."""
-    if past.votes is None:
-        if past.missing is not None:
-            raise InvalidInput("missing", past.missing, Rule("needs --votes"))
+    if past["votes"] is None:
+        if past["missing"] is not None:
+            raise InvalidInput("missing", past["missing"], Rule("needs --votes"))
         return asked.prior
     if asked.groups is not None:
-        raise InvalidInput("votes", past.votes, Rule("cannot be combined with --group"), "Give a --prior.")
+        raise InvalidInput("votes", past["votes"], Rule("cannot be combined with --group"), "Give a --prior.")
     if asked.prior is not None:
         raise InvalidInput("prior", asked.prior, Rule("cannot be combined with --votes"), "The votes are the prior.")
     if asked.classes > 2 or asked.price > 0:
@@ -457,16 +457,16 @@ def vote_prior(past: PastOptions, asked: ReleasePlan) -> Any:
     from darrm_opt.design.objective import histogram
     from darrm_opt.priors import vote_histogram
 
-    filled = missing_votes(past.missing)
-    return histogram(vote_histogram(blocks(past.votes, asked.voters, VOTE_ROWS, None, filled)).counts)
+    filled = missing_votes(past["missing"])
+    return histogram(vote_histogram(blocks(past["votes"], asked.voters, VOTE_ROWS, None, filled)).counts)
 
 
-def past_votes(past: PastOptions, K: int, classes: int) -> PastVotes:
+def past_votes(past: Mapping[str, Any], K: int, classes: int) -> PastVotes:
     """Return the votes of the file that --votes names, which need no protection."""
     from darrm_opt.tables.priors import PastVotes
 
-    path = past.votes
-    filled = missing_votes(past.missing)
+    path = past["votes"]
+    filled = missing_votes(past["missing"])
     tables = [] if path is None else list(blocks(path, K, VOTE_ROWS, classes, filled))
     if not tables:
         raise InvalidInput("votes", path, "a file with at least one row of votes")

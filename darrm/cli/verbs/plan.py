@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ExitCode, fail, say
-from darrm.cli.parameters import BAGS, DISJOINT, PRIOR, TOTAL, AsJson, PastOptions, options_named
-from darrm.cli.parser import CommandOption
+from darrm.cli.parameters import BAGS, DISJOINT, PAST, PRIOR, TOTAL, AsJson, options_named
+from darrm.cli.parser import CommandOption, Made, parameters_of
 from darrm.cli.question_options import fields_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ GROUP_SECONDS = 60.0
 
 def plan(
     asked: Annotated[dict[str, Any], fields_of("plan")],
-    past: PastOptions,
+    past: Annotated[dict[str, Any], Made(lambda: parameters_of(PAST))],
     output: Annotated[
         str | None, CommandOption("--output", "Write the γ or mechanism, for `darrm verify` and `darrm label`.", "FILE")
     ] = None,
@@ -100,7 +100,7 @@ def _named(*, sampled: bool = False, total: bool = True) -> Iterator[None]:
         yield
 
 
-def _question(asked: dict[str, Any], past: PastOptions) -> ReleasePlan:
+def _question(asked: dict[str, Any], past: dict[str, Any]) -> ReleasePlan:
     """Return the question that was typed, of voters that are not private unless it says how private they are."""
     from darrm.cli.question_options import given_fields
     from darrm.cli.vote_files import vote_prior

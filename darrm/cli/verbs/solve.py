@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 from darrm.cli.output import answer, as_json, end, exit_code_of, say
-from darrm.cli.parameters import GROUP, PROBLEM, AsJson, Drawn, PastOptions, declared_option, objectives
+from darrm.cli.parameters import GROUP, PAST, PROBLEM, AsJson, Drawn, declared_option, objectives
 from darrm.cli.parser import ADVANCED, CommandOption, Made, Parameter, parameters_of
 
 if TYPE_CHECKING:
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from darrm_opt.design.solver import Shape
 
 _TABLE = {
+    **PAST,
     "ties": declared_option("ties", ADVANCED, "excluded", values="excluded|any"),
     "price": declared_option("price", ADVANCED, "0"),
     "group": GROUP,
@@ -44,7 +45,6 @@ def _design_parameters() -> list[Parameter]:
 def solve(
     asked: Annotated[dict[str, Any], Made(_design_parameters)],
     table: Annotated[dict[str, Any], Made(lambda: parameters_of(_TABLE))],
-    past: PastOptions,
     drawn: Drawn,
     cache: Annotated[
         bool | None,
@@ -81,7 +81,7 @@ def solve(
     from darrm_opt.record import solution_record
 
     if any(drawn.values()):
-        _refuse_sample(asked, table, past, drawn, output)
+        _refuse_sample(asked, table, drawn, output)
     if output is not None or plot is not None:
         from darrm.cli.files import check_plot, check_writable, picture_format, write_json, write_whole
 
@@ -90,7 +90,7 @@ def solve(
         check_plot(plot)
     given = {} if asked["prior"] is None else {"objective": asked["prior"]}
     # A γ is the usual question, and loads nothing of tables.
-    if past == PastOptions() and not any(table.values()):
+    if not any(table.values()):
         design = Design.of(given_fields(Design, asked) | given)
         problem = design.problem()
     else:
@@ -102,9 +102,9 @@ def solve(
         problem = table_problem(asked, table, goal)
         if not is_gamma(problem, goal):
             unused = {"plot": plot, **{name: asked[name] for name in ("method", "shape")}}
-            show_table_design(problem, asked, table, past, output, cache=cache, unused=unused, json=json)
+            show_table_design(problem, asked, table, output, cache=cache, unused=unused, json=json)
             return
-        for name, value in {**vars(past), "ties": table["ties"], "price": table["price"]}.items():
+        for name, value in {each: table[each] for each in (*PAST, "ties", "price")}.items():
             if value is not None:
                 raise InvalidInput(name, value, Rule("is for tables"))
         stated = given_fields(Design, {**asked, "K": str(problem.K)}) | given
@@ -148,9 +148,7 @@ POINTS_SECONDS = 10.0
 """Time that may be spent on the bound of what more points could give [s]."""
 
 
-def _refuse_sample(
-    asked: dict[str, Any], table: dict[str, Any], past: PastOptions, drawn: dict[str, Any], output: str | None
-) -> NoReturn:
+def _refuse_sample(asked: dict[str, Any], table: dict[str, Any], drawn: dict[str, Any], output: str | None) -> NoReturn:
     """Refuse a sample of the records by the command that designs for it."""
     from darrm.cli.question_options import given_fields
     from darrm.cli.table_design import refuse_beside_groups
@@ -173,7 +171,7 @@ def _refuse_sample(
         **{f"--{name}": drawn[name] for name in ("records", "sample")},
         "--sampling": drawn["sampling"] or ("each-voter" if private else None),
         "--prior": asked["prior"],
-        "--votes": past.votes,
+        "--votes": table["votes"],
         **{f"--{name}": table[name] for name in ("ties", "price")},
         "--output": output or "best.json",
     }

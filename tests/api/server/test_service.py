@@ -240,7 +240,7 @@ def test_events_end_when_the_server_does_and_the_job_is_queued_again(url: str, t
 
 def test_a_rolling_restart_of_two_servers_on_one_database_loses_nothing(url: str, tmp_path: Path) -> None:
     settings = {"DARRM_SOLVERS": "1", "DARRM_WAIT_SECONDS": "0.2"}
-    settings |= {"DARRM_STOP_SECONDS": "1", "DARRM_LEASE_SECONDS": "1.5"}
+    settings |= {"DARRM_STOP_SECONDS": "1", "DARRM_LEASE_SECONDS": "3"}
     servers = [Service(url, tmp_path, 0, **settings) for _ in range(2)]
     stop, verified, failures = threading.Event(), [0, 0], list[Exception]()
 
@@ -289,7 +289,7 @@ def test_a_rolling_restart_of_two_servers_on_one_database_loses_nothing(url: str
 
 
 def test_a_server_killed_in_the_middle_of_a_solve_finishes_it_after_its_restart(url: str, tmp_path: Path) -> None:
-    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "1.5", "DARRM_WORKERS": "2"}
+    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "3", "DARRM_WORKERS": "2"}
     with service(url, tmp_path, **settings) as opened:
         done = proved(opened.client.post("/v1/gamma", json=MNIST).raise_for_status().json())
         id = submitted(opened, SECONDS)
@@ -309,7 +309,7 @@ def test_a_server_killed_in_the_middle_of_a_solve_finishes_it_after_its_restart(
 
 
 def test_a_worker_killed_by_itself_is_replaced_and_its_job_taken_over(url: str, tmp_path: Path) -> None:
-    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "1.5", "DARRM_WORKERS": "2"}
+    settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "3", "DARRM_WORKERS": "2"}
     with service(url, tmp_path, **settings) as opened:
         id = submitted(opened, SECONDS)
         opened.job(id, until="running")

@@ -1,8 +1,8 @@
 """Command-line parser: how verbs declare their parameters, how words become values, and the help texts.
 
-A verb is a function; each parameter is annotated with a `CommandOption` or an `Argument`, or with the type of a
-*group*, a dataclass whose fields are annotated so (``batch: BatchOptions``), or with what is `Made`. All
-values are text or truth values: what the text means is for the core to say, in the same words for every way in.
+A verb is a function; each parameter is annotated with a `CommandOption` or an `Argument`, or with options that are
+`Made` of a table or a question, which it gets by name. All values are text or truth values: what the text means is for
+the core to say, in the same words for every way in.
 
 argparse writes the help texts, and shtab the completion from it; it does not read the words: docs/dependencies.md.
 """
@@ -13,7 +13,6 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -100,38 +99,28 @@ class Command(NamedTuple):
 
     verb: Callable[..., None]
     parameters: tuple[Parameter, ...]
-    groups: Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]]  # of each its type, and its parameters
+    groups: Mapping[str, tuple[str, ...]]  # names of the options that are made, by the parameter that takes them
 
     @classmethod
     def of(cls, verb: Callable[..., None]) -> Command:
         """Return the command of a verb."""
-        groups: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {}
+        groups: dict[str, tuple[str, ...]] = {}
         parameters = []
         for name, parameter in inspect.signature(verb, eval_str=True).parameters.items():
-            kind = parameter.annotation
-            declared = None if is_dataclass(kind) else kind.__metadata__[0]
-            if declared is not None and not isinstance(declared, Made):
+            declared = parameter.annotation.__metadata__[0]
+            if not isinstance(declared, Made):
                 parameters.append(Parameter(name, declared, parameter.default))
                 continue
-            found = _of_group(kind) if declared is None else declared.parameters()
-            groups[name] = kind if declared is None else dict, tuple(each.name for each in found)
+            found = declared.parameters()
+            groups[name] = tuple(each.name for each in found)
             parameters += found
         return cls(verb, tuple(parameters), groups)
 
     def call(self, values: Mapping[str, Any]) -> None:
         """Run the verb."""
         rest = dict(values)
-        groups = {
-            name: group(**{field: rest.pop(field) for field in names}) for name, (group, names) in self.groups.items()
-        }
+        groups = {name: {each: rest.pop(each) for each in names} for name, names in self.groups.items()}
         self.verb(**groups, **rest)
-
-
-def _of_group(group: Any) -> list[Parameter]:
-    hints: dict[str, Any] = {}
-    for base in reversed(group.__mro__):  # each read where it was written
-        hints |= inspect.get_annotations(base, eval_str=True)
-    return [Parameter(field.name, hints[field.name].__metadata__[0], field.default) for field in fields(group)]
 
 
 class UsageError(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,57 +10,52 @@ from darrm.cli.parameters import (
     BAGS,
     BAGS_DRAWN,
     CHECKED,
+    PAST,
     TOTAL,
     VOTES,
     AsJson,
     MechanismParameters,
-    MissingVotes,
     bags_drawn,
     number,
     options_named,
     parameter_of,
 )
-from darrm.cli.parser import ADVANCED, Argument, CommandOption
+from darrm.cli.parser import ADVANCED, Argument, CommandOption, Made, parameters_of
 from darrm.cli.question_options import fields_of
 
 OF_MECHANISM = ("mechanism", "parameter", "threshold", "check_sigma", "cap", "curve")
 """Fields that the name of a mechanism and its own options state."""
 
 
-@dataclass(frozen=True)
-class BatchOptions:
-    """A fixed batch of votes, as typed, and what is expected of it."""
+_BATCH = {
+    "votes": CommandOption(
+        "--votes", "Votes of a fixed batch, one row per query: report what they reveal.", "FILE", VOTES
+    ),
+    "missing": PAST["missing"],
+    "leader_share": CommandOption(
+        "--leader-share", "Expected mean share of agreeing voters, fixed beforehand.", "SHARE", ADVANCED, "0.9"
+    ),
+    "unpublished": CommandOption(
+        "--unpublished", "Also print the ε computed from the votes, which must NOT be published.", panel=ADVANCED
+    ),
+}
+"""A fixed batch of votes, and what is expected of it."""
 
-    votes: Annotated[
-        str | None,
-        CommandOption("--votes", "Votes of a fixed batch, one row per query: report what they reveal.", "FILE", VOTES),
-    ] = None
-    missing: MissingVotes = None
-    leader_share: Annotated[
-        str,
-        CommandOption("--leader-share", "Expected mean share of agreeing voters, fixed beforehand.", "SHARE", ADVANCED),
-    ] = "0.9"
-    unpublished: Annotated[
-        bool,
-        CommandOption(
-            "--unpublished", "Also print the ε computed from the votes, which must NOT be published.", panel=ADVANCED
-        ),
-    ] = False
 
-    def refuse(self) -> None:
-        """Refuse what was typed of a batch that there is not."""
-        from darrm_opt.errors import InvalidInput, Rule
+def _refuse_batch(batch: dict[str, Any]) -> None:
+    """Refuse what was typed of a batch that there is not."""
+    from darrm_opt.errors import InvalidInput, Rule
 
-        for option in fields(self):
-            if getattr(self, option.name) != option.default:
-                raise InvalidInput(option.name, getattr(self, option.name), Rule("needs --votes of a mechanism"))
+    for name, value in batch.items():
+        if value is not None:
+            raise InvalidInput(name, value, Rule("needs --votes of a mechanism"))
 
 
 def cost(
     mechanism: Annotated[str, Argument("NAME", "The mechanism, such as laplace; or bagging.")],
     asked: Annotated[dict[str, Any], fields_of("cost", *OF_MECHANISM)],
     parameters: MechanismParameters,
-    batch: BatchOptions,
+    batch: Annotated[dict[str, Any], Made(lambda: parameters_of(_BATCH))],
     bags: Annotated[str | None, BAGS_DRAWN] = None,
     output: Annotated[
         str | None,
@@ -94,7 +88,7 @@ def cost(
     from darrm_opt.mechanisms import mechanism_names
 
     if mechanism == "bagging":
-        batch.refuse()
+        _refuse_batch(batch)
         given = {**asked, **parameters, "output": output, "plot": plot}
         for name, value in given.items():
             # A number that nothing uses would look as if it had been accounted for.
@@ -116,7 +110,7 @@ def _cost_of_mechanism(
     mechanism: str,
     asked: dict[str, Any],
     parameters: dict[str, Any],
-    batch: BatchOptions,
+    batch: dict[str, Any],
     output: str | None,
     plot: str | None,
     *,
@@ -142,13 +136,15 @@ def _cost_of_mechanism(
     counts = None
     # An ε by the votes is of one batch at a fixed noise: there is nothing to calibrate, and samples have no such
     # account.
-    if batch.votes is None:
-        batch.refuse()
+    if batch["votes"] is None:
+        _refuse_batch(batch)
     elif asked["records"] is not None or "parameter" not in parameter:
         rule = Rule("needs the mechanism's parameter and cannot be combined with --records")
-        raise InvalidInput("votes", batch.votes, rule)
+        raise InvalidInput("votes", batch["votes"], rule)
     else:
-        counts = read_batch(batch.votes, asked["K"], asked["classes"] or "2", asked["queries"] or "1", batch.missing)
+        counts = read_batch(
+            batch["votes"], asked["K"], asked["classes"] or "2", asked["queries"] or "1", batch["missing"]
+        )
     # One of the two questions: ε of a parameter at δ, or the parameter within a total. A δ means something else in
     # each.
     totals = (asked["total_epsilon"], asked["total_delta"])
@@ -166,7 +162,11 @@ def _cost_of_mechanism(
     named = {} if "parameter" in parameter else TOTAL
     with options_named(**named, **CHECKED, parameter=found.parameter, releases="queries", mechanism="NAME"):
         cost = ask(question, "accounting" if "parameter" in parameter else "calibrating")
-        votes = None if counts is None else batch_cost(cost, batch.leader_share, counts, unpublished=batch.unpublished)
+        votes = (
+            None
+            if counts is None
+            else batch_cost(cost, batch["leader_share"] or "0.9", counts, unpublished=bool(batch["unpublished"]))
+        )
     more = "" if votes is None or cost.account == "none" else f"\n{batch_text(votes)}"
     beside = None if votes is None else {"votes": votes}
     show(question, cost, json=json, output=output, plot=plot, beside=beside, more=more)

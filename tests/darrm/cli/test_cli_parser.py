@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any, get_args
 
 import pytest
@@ -21,7 +20,9 @@ from darrm.cli.parser import (
     Argument,
     Command,
     CommandOption,
+    Made,
     UsageError,
+    parameters_of,
     parse,
     parse_verb,
     verb_help,
@@ -35,18 +36,16 @@ VERBS = all_verbs()
 taken: dict[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class Group:
-    """Options that belong together."""
-
-    prior: Annotated[str, CommandOption("--prior", "Distribution of votes.", "TEXT", ADVANCED)] = "rectangular"
-    cache: Annotated[bool | None, CommandOption("--cache/--no-cache", "Store answers, and look them up.")] = None
+GROUP = {
+    "prior": CommandOption("--prior", "Distribution of votes.", "TEXT", ADVANCED, "rectangular"),
+    "cache": CommandOption("--cache/--no-cache", "Store answers, and look them up."),
+}
 
 
 def verb(
     file: Annotated[str, Argument("FILE", "A file.")],
     asked: Annotated[dict[str, Any], fields_of("gamma", "objective")],
-    design: Group,
+    design: Annotated[dict[str, Any], Made(lambda: parameters_of(GROUP))],
     output: Annotated[str | None, CommandOption("--output", "Another file.", "FILE")] = None,
     *,
     json: AsJson = False,
@@ -91,7 +90,7 @@ def test_what_is_not_typed_has_its_default() -> None:
     assert called_with("file") == {
         "file": "file",
         "asked": dict.fromkeys(each.name for each in COMMAND.parameters[1:-4]),
-        "design": Group(),
+        "design": {"prior": None, "cache": None},
         "output": None,
         "json": False,
     }
@@ -120,8 +119,8 @@ def test_the_delta_of_a_release_is_never_proposed_for_that_of_a_voter() -> None:
 
 
 def test_flags_and_their_opposites() -> None:
-    assert called_with("--json", "file", "--no-cache")["design"].cache is False
-    assert called_with("--no-cache", "file", "--cache")["design"].cache is True
+    assert called_with("--json", "file", "--no-cache")["design"]["cache"] is False
+    assert called_with("--no-cache", "file", "--cache")["design"]["cache"] is True
     assert called_with("file", "--json")["json"] is True
     assert called_with("--", "--json")["file"] == "--json"
     assert called_with("-", "--output", "--json") == called_with("-") | {"output": "--json"}

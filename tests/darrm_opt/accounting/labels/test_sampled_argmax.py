@@ -207,3 +207,10 @@ def test_counts_and_checks_of_any_votes_are_sums_of_noise(affected: int) -> None
         pairs += [(at, then), (then, at)]
     np.testing.assert_allclose(counts.pairs.on_data, [p for p, _ in pairs], rtol=1e-13)
     np.testing.assert_allclose(counts.pairs.on_neighbour, [q for _, q in pairs], rtol=1e-13)
+
+
+def test_votes_are_gained_by_as_many_counts_as_there_are_other_classes() -> None:
+    """Each way in both orders: (3), (2, 1) and (1, 1, 1)."""
+    rows = [sampled_argmax.counts_of_any_votes(SIGMA, classes, 3).pairs.on_data.shape[0] for classes in (2, 3, 4, 5)]
+    assert rows == [2, 4, 6, 6]
+    assert sampled_argmax._gains(4, 2, 3) == [(2, 2), (2, 1, 1)]

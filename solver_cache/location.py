@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 VARIABLE = "DARRM_CACHE_URL"
-OFF, MEMORY = "off", "memory"
-"""Stores without a URL: nothing is stored; or it is stored until the process ends."""
+OFF, MEMORY = "off", "memory"  # stores without a URL: nothing is stored; or it is stored until the process ends
 
 SUPPORTED = ("sqlite", "postgresql")
 

@@ -26,11 +26,8 @@ if TYPE_CHECKING:
     from darrm_opt.tables.solver import TableSolution
 
 State = Literal["queued", "running", "done", "failed", "cancelled"]
-Answer: TypeAlias = "Solution | TableSolution"
-"""Content of a row."""
-
-Spec: TypeAlias = "DesignSpec | TableSpec"
-"""Question; its key is the key of the row."""
+Answer: TypeAlias = "Solution | TableSolution"  # content of a row
+Spec: TypeAlias = "DesignSpec | TableSpec"  # question; its key is the key of the row
 
 
 def kind_of_record(record: Any) -> Kind:
@@ -186,8 +183,7 @@ class HitCounter:
             return {decision: self._counts[decision] for decision in ("hit", "miss", "damaged", "stale")}
 
 
-MAX_READ_MARKS = 100_000
-"""Reads remembered between saves, some 10 MB; further ones are not recorded."""
+MAX_READ_MARKS = 100_000  # reads remembered between saves, some 10 MB; further ones are not recorded
 
 
 class ReadMarks:
@@ -255,8 +251,7 @@ COUNTS = ("voters", "affected")
 
 NUMBERS = ("voter_epsilon", "voter_delta", "target_epsilon", "target_delta", "utility")
 
-LARGEST = 2**31 - 1
-"""Largest integer that the columns hold."""
+LARGEST = 2**31 - 1  # largest integer that the columns hold
 
 
 def search_columns(record: str) -> SearchColumns | None:

@@ -35,11 +35,8 @@ from solver_cache.task_loop import NICENESS, REPORT_SECONDS, PoolFunction, no_op
 
 _LOG = logging.getLogger("solver_cache.process_pool")
 
-STOP_SECONDS = 1.0
-"""Time for a cancelled task to stop before its process is killed."""
-
-WATCH_SECONDS = 0.25
-"""Interval between checks of a running task's memory and time."""
+STOP_SECONDS = 1.0  # time for a cancelled task to stop before its process is killed
+WATCH_SECONDS = 0.25  # interval between checks of a running task's memory and time
 
 MEBIBYTE = 2**20
 
@@ -261,7 +258,7 @@ class ProcessPool:
         try:
             if process is None:
                 return
-            # A task inside a library call does not notice cancellation: only a kill ends it.
+            # a task inside a library call does not notice cancellation: only a kill ends it.
             if not await process.stop(STOP_SECONDS):
                 _LOG.info("solver process %d did not stop within %g s; killing it", process.pid, STOP_SECONDS)
                 self._kill(process, PoolClosed("The work was stopped."))
@@ -352,8 +349,7 @@ class PoolThread:
         self._runner.close()
 
 
-AHEAD = 2
-"""Tasks per process of `map_in_processes`: the next one is queued while the answer is awaited."""
+AHEAD = 2  # tasks per process of `map_in_processes`: the next one is queued while the answer is awaited
 
 
 def map_in_processes(
@@ -537,7 +533,7 @@ class PoolProcess:
             err, trace = content
             if not isinstance(err, SolveFailed):
                 _LOG.debug("a task failed:\n%s", trace)
-            # An error that cannot be rebuilt here is reported by the last line of its trace.
+            # an error that cannot be rebuilt here is reported by the last line of its trace.
             self._answer.set_exception(err or SolveFailed(f"The task failed: {trace.strip().splitlines()[-1]}"))
         else:
             self._answer.cancel()

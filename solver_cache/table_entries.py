@@ -21,8 +21,7 @@ from solver_cache.model import Row, kind_of_record
 from solver_cache.store import Store
 from solver_cache.validate import InvalidRow, prove_row, read_row, validate_row
 
-TABLE = 1
-"""Version of the layout of table files."""
+TABLE = 1  # version of the layout of table files
 
 NUMBERS = (
     *("epsilon", "Delta", "target_epsilon", "delta", "utility", "upper_bound", "gap"),
@@ -163,8 +162,7 @@ class ImportResult:
     reason: str = ""  # why it was refused
 
 
-IMPORTED_AT_ONCE = 200
-"""Rows proved and then stored in one transaction."""
+IMPORTED_AT_ONCE = 200  # rows proved and then stored in one transaction
 
 
 def import_rows(entries: Iterable[Entry], store: Store, processes: int = 1) -> Iterator[ImportResult]:

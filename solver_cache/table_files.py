@@ -155,7 +155,7 @@ def _read_csv(path: Path) -> Iterator[Entry]:
                 cell_of = dict(zip(names, cells, strict=False))
                 check_head({"table": json_or_none(cell_of.get("table"))})
                 end = json_or_none(cell_of.get("end")) or end
-                # A hash of the rows' hashes detects a row that was removed, doubled or moved.
+                # a hash of the rows' hashes detects a row that was removed, doubled or moved.
                 total.update(cell_of.get("sha256", "").encode())
                 yield (
                     # Only this row is rejected.
@@ -191,8 +191,7 @@ def _value(name: str, cell: str) -> Any:
     return value if _cell(value) == cell else cell
 
 
-ROW_GROUP = 1_000
-"""Rows in a row group of Parquet, and in memory at a time."""
+ROW_GROUP = 1_000  # rows in a row group of Parquet, and in memory at a time
 
 _PARQUET_HEAD = b"darrm-opt"
 

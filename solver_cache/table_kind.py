@@ -11,8 +11,7 @@ from darrm_opt.tables.record import TableSpec, read_table, table_solution_record
 from darrm_opt.tables.solver import TableSolution
 from solver_cache.kind import Kind
 
-MAX_OBJECTIVE = 500
-"""Longest objective in lists and indices; a longer one is replaced by its hash."""
+MAX_OBJECTIVE = 500  # longest objective in lists and indices; a longer one is replaced by its hash
 
 
 def _table_record(solution: TableSolution, *, timed: bool = True) -> dict[str, Any]:  # noqa: ARG001 - it has none

@@ -28,8 +28,7 @@ Report = Callable[[Any], None]
 
 PoolFunction = Callable[[Any, Report], Any]
 
-NICENESS = 5
-"""Default niceness of pool processes: the process that serves requests or stores answers has priority."""
+NICENESS = 5  # default niceness of pool processes: the process that serves requests or stores answers has priority
 
 REPORT_SECONDS = 0.05
 """Default shortest time between two progress messages; small problems have hundreds of rounds a second."""

@@ -194,8 +194,7 @@ def check(store: Store) -> Iterator[Finding]:
             yield Finding(row.key, f"{validation.decision}: {validation.reason}")
 
 
-MAX_PROOF_BYTES = 64 * 2**20
-"""Memory for remembered solutions, estimated by the length of their texts."""
+MAX_PROOF_BYTES = 64 * 2**20  # memory for remembered solutions, estimated by the length of their texts
 
 
 class Proofs:

@@ -161,8 +161,7 @@ _TYPES = (*_APPLICATION, b"text/css", b"text/csv", b"text/html", b"text/javascri
 
 Headers = list[tuple[bytes, bytes]]
 
-_CHANGED = frozenset({b"content-encoding", b"content-length", b"etag"})
-"""Headers that differ for the compressed bytes."""
+_CHANGED = frozenset({b"content-encoding", b"content-length", b"etag"})  # headers that differ for the compressed bytes
 
 
 EVENTS = "/events"  # suffix of paths whose GET never ends; the router handles their HEAD

@@ -30,8 +30,7 @@ MAX_TARGET_BYTES = 2**16 - 1  # longest path and query that the parser accepts; 
 MAX_HEADERS = 128  # headers of a request; each takes some hundred bytes of memory
 BYTES_PER_BODY_BYTE = 8  # framing bytes allowed per byte of a body; a chunk of one byte has five
 
-WRITE_BUFFER_BYTES = 2**14
-"""Buffered bytes of a response beyond which the application waits and the bytes are counted."""
+WRITE_BUFFER_BYTES = 2**14  # buffered bytes of a response beyond which the application waits and the bytes are counted
 
 REFUSED_ROUTE = "wire"  # route, in the metrics, of rejections before there is a request
 LOGGED_REFUSALS = 10.0  # logged rejections per second, so that a flood does not flood the log

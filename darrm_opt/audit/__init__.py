@@ -20,8 +20,7 @@ from darrm_opt.randomness import SystemRandomness
 
 __all__ = ["Audit", "Claim", "Counterexample", "SampledBound", "audit", "command_draws", "read_table"]
 
-SAMPLES, CONFIDENCE = 200_000, 0.99
-"""Number of answers drawn from a black box, and the confidence in its bound."""
+SAMPLES, CONFIDENCE = 200_000, 0.99  # number of answers drawn from a black box, and the confidence in its bound
 
 Subject = VoteMechanism | Mapping[Counts, list[Fraction]] | Callable[[Any], Hashable]
 

@@ -31,8 +31,7 @@ from darrm_opt.search import least_fitting
 Draws = Callable[[Sequence[Any], int], Sequence[Sequence[Hashable]]]
 """Inputs and a count → that many answers to each input, each with fresh randomness."""
 
-POWER = 0.9
-"""Probability with which a black box with the `SampledBound.detectable` ε would have been refuted."""
+POWER = 0.9  # probability with which a black box with the `SampledBound.detectable` ε would have been refuted
 
 MAX_EXPLORED, MAX_EVENTS, FEWEST = 400, 64, 50
 """Most explored pairs of neighbours, most answers of an event, and fewest samples of an input at a time."""
@@ -40,8 +39,7 @@ MAX_EXPLORED, MAX_EVENTS, FEWEST = 400, 64, 50
 OUTWARD = 1e-9
 """Relative distance by which bounds of probabilities move outwards, to cover the arithmetic of their quantiles."""
 
-GIVEN_UP = 0.1
-"""Error probability of a bound that only explores."""
+GIVEN_UP = 0.1  # error probability of a bound that only explores
 
 
 @dataclass(frozen=True)

@@ -32,20 +32,11 @@ COMPILED_SECONDS_PER_TERM, COMPILED_SECONDS_PER_ENTRY = 2.5e-10, 1e-9
 """Times of the compiled monotone search per product of one mean or comparison of a value, and per entry of a step, on a
 core of 2020 or later [s]. Fitted to 1 ms to 1 s of K = 301 to 5001 with 1 to 55 terms, AMD EPYC, 2026-11-22."""
 
-SECONDS_PER_TERM = 5e-9
-"""Time per product of one mean in NumPy, likewise [s]."""
-
-SECONDS_PER_PRODUCT = 1e-9
-"""Time per product within a matrix product [s]."""
-
-SECONDS_PER_STEP = 1e-5
-"""Further time per step [s]."""
-
-ROUNDING = 256 * UNIT_ROUNDOFF
-"""Bound on the rounding of φ for one voter drawn at random (`one_voter`)."""
-
-MAX_EXACT_K = 2001
-"""Largest K for which γ_DSub is computed: its exact binomials have thousands of digits beyond it."""
+SECONDS_PER_TERM = 5e-9  # time per product of one mean in NumPy, likewise [s]
+SECONDS_PER_PRODUCT = 1e-9  # time per product within a matrix product [s]
+SECONDS_PER_STEP = 1e-5  # further time per step [s]
+ROUNDING = 256 * UNIT_ROUNDOFF  # bound on the rounding of φ for one voter drawn at random (`one_voter`)
+MAX_EXACT_K = 2001  # largest K for which γ_DSub is computed: its exact binomials have thousands of digits beyond it
 
 
 def monotone_search_seconds(problem: Problem) -> float:

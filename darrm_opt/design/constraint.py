@@ -183,8 +183,7 @@ class PrivacyConstraint(NamedTuple):
         return np.asarray(signed[inverse.reshape(-1)])
 
 
-MAX_LINES = 16
-"""Number of voters whose rows are cached; each problem needs its strictest and its loosest reading."""
+MAX_LINES = 16  # number of voters whose rows are cached; each problem needs its strictest and its loosest reading
 
 MAX_FAMILIES = 64
 """Number of read-only arrays of multisets whose keys are cached: solves often start from the same ones."""
@@ -361,7 +360,7 @@ class ConstraintGenerator:
 
     def _unrank(self, moving: int, rank: Integers) -> Counts:
         """Return the vectors of the given ranks among those with ``moving`` moving voters."""
-        # A rank is (composition of ``moving`` into q parts, number of ones). A composition is q−1 bars among moving+q−1
+        # a rank is (composition of ``moving`` into q parts, number of ones). A composition is q−1 bars among moving+q−1
         # places, unranked in colexicographic order (combinadic).
         q, K = self._moving, self.problem.K
         counts = np.zeros((rank.size, q + 2), dtype=np.int64)

@@ -28,29 +28,20 @@ from darrm_opt.design.separation.result import Settle, TimeLimitReached, WorstCa
 from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array, NoiseFunction
 
-MIN_DIVISOR = 1e-300
-"""Guards a division against 0/0."""
+MIN_DIVISOR = 1e-300  # guards a division against 0/0
 
 CUT_TOLERANCE = 1e-12
 """A multiset becomes a row if it is violated by more than this: above rounding, below every promised gap."""
 
-CUT_SHARE = 1e-6
-"""The same tolerance as a share of the limit, if that is smaller."""
+CUT_SHARE = 1e-6  # the same tolerance as a share of the limit, if that is smaller
 
 CANDIDATES_PER_CUT = 100
 """Number of violated multisets that a search keeps per cut, if cuts must keep a distance from each other."""
 
-MIN_SPACED_CUTS = 8
-"""Fewest new rows at which searching some columns of the faces is enough."""
-
-KNOTS_SHARE = 0.25
-"""Share of the gap that knots may lose before they are refined."""
-
-INTERIOR_SHARE = 0.1
-"""Share of the gap to which an interior-point program is solved."""
-
-MAX_ROUNDS = 500
-"""Ten times as many rounds as any stage was seen to need."""
+MIN_SPACED_CUTS = 8  # fewest new rows at which searching some columns of the faces is enough
+KNOTS_SHARE = 0.25  # share of the gap that knots may lose before they are refined
+INTERIOR_SHARE = 0.1  # share of the gap to which an interior-point program is solved
+MAX_ROUNDS = 500  # ten times as many rounds as any stage was seen to need
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,7 +115,7 @@ class CuttingPlanes:
 
     def _run(self, stage: Stage) -> Status:
         if self.incumbent is not None and not stage.bounding:
-            # An earlier stage may have searched the incumbent less closely than this one does.
+            # an earlier stage may have searched the incumbent less closely than this one does.
             self._search_incumbent(self.incumbent, stage)
         for _ in range(MAX_ROUNDS):
             status, answer, bound = self._maximise(stage)
@@ -144,7 +135,7 @@ class CuttingPlanes:
                 if stage.gap > 0 and self.program.refine(self._goal.weights, KNOTS_SHARE * stage.gap):
                     continue
                 return Status.SEARCH_LIMIT if stage.bounding else Status.OPTIMAL
-            # A dropped row that matters after all is found again by the search.
+            # a dropped row that matters after all is found again by the search.
             self.program.drop_slack_rows()
             self._add(cuts)
             if stage.later is not None and self.program.iterations > MAX_ITERATIONS_PER_VOTER * self._constraint.K:

@@ -44,38 +44,23 @@ from darrm_opt.rounding import UNIT_ROUNDOFF
 if TYPE_CHECKING:
     from darrm_opt.design.backends.interior import InteriorPoint
 
-MAX_SMALL_ENTRY = 2.0**-20
-"""A row whose entries are all below this is scaled up, as the solver would ignore most of it."""
-
-MAX_EXPONENT = 1000
-"""Largest exponent of that power of two: beyond 2^1023 it is no double."""
-
-MAX_ROWS_PER_COLUMN = 2.5
-"""With more rows per variable than this, rows that do not bind are removed from the solver."""
-
-MIN_DROP_K = 200
-"""Smallest K at which that pays; with fewer voters, only programs with still more rows are thinned."""
+MAX_SMALL_ENTRY = 2.0**-20  # a row whose entries are all below this is scaled up, as the solver would ignore most of it
+MAX_EXPONENT = 1000  # largest exponent of that power of two: beyond 2^1023 it is no double
+MAX_ROWS_PER_COLUMN = 2.5  # with more rows per variable than this, rows that do not bind are removed from the solver
+MIN_DROP_K = 200  # smallest K at which that pays; with fewer voters, only programs with still more rows are thinned
 
 MAX_ROWS_PER_COLUMN_BELOW, MIN_DROP_ROWS = 10.0, 500
 """Rows per variable, and rows, from which thinning pays below `MIN_DROP_K`, as the basis grows with the rows."""
 
-OFF_ENDS = 1e-9
-"""Distance from 0 and 1 at which a variable counts as interior."""
-
-MAX_EQUATIONS = 100
-"""Largest system of equations that replaces a solve."""
-
-NEAR_SHARE = 1e-3
-"""Slack, as a share of the limit, up to which a row is kept in the solver."""
-
-NEAR_INTERIOR_SHARE = 0.1
-"""The same for an interior-point program, which leaves each row some slack and a multiplier."""
+OFF_ENDS = 1e-9  # distance from 0 and 1 at which a variable counts as interior
+MAX_EQUATIONS = 100  # largest system of equations that replaces a solve
+NEAR_SHARE = 1e-3  # slack, as a share of the limit, up to which a row is kept in the solver
+NEAR_INTERIOR_SHARE = 0.1  # the same for an interior-point program, which leaves each row some slack and a multiplier
 
 MIN_WEIGHT = 1e-10
 """Coordinates with weights below this share of the largest get few initial knots, those above its root the most."""
 
-MAX_CLOSE_KNOTS = 200
-"""Approximate number of initial knots on the coordinates with the largest weights."""
+MAX_CLOSE_KNOTS = 200  # approximate number of initial knots on the coordinates with the largest weights
 
 MIN_NEW_KNOTS, MAX_NEW_KNOTS = 16, 60
 """Minimum and maximum number of coordinates that become knots at a time, with their neighbours."""
@@ -228,7 +213,7 @@ class MasterProgram:
 
     def worst_row(self, noise: NoiseFunction, worst: WorstCase) -> WorstCase:
         """Return a worst case of γ, or the worst of this program's rows if that is worse."""
-        # A search for cuts skips multisets that it proves near the limit, including those of binding rows.
+        # a search for cuts skips multisets that it proves near the limit, including those of binding rows.
         if self._monotone or not self._multisets:
             return worst
         entries = self._constraint.entries
@@ -346,7 +331,7 @@ class MasterProgram:
 
         It is proved by multipliers of these rows; ``exact`` recomputes the rows.
         """
-        # A multiset stands for a row of either reading. Rows with multipliers are recomputed for the loosest; or, if
+        # a multiset stands for a row of either reading. Rows with multipliers are recomputed for the loosest; or, if
         # that takes long, a row A′ is bounded by this program's A: A·γ ≤ A′·γ + |A − A′|₁, and the mass of L moves
         # by at most 2Σ|p_i − p′_i| in the sum.
         support = np.flatnonzero((multipliers > 0) & (multipliers < np.inf))

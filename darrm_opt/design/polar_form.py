@@ -47,8 +47,7 @@ def layers(signed: Array, x: float, y: float, most: int, width: int | None = Non
         yield s, start, layer
 
 
-CACHE_ENTRIES = 32_768
-"""Doubles processed at a time, so that they stay in a core's own cache between operations."""
+CACHE_ENTRIES = 32_768  # doubles processed at a time, so that they stay in a core's own cache between operations
 
 
 def _step_into(out: Array, coefficients: Array, t: float, complement: float, product: Array) -> None:
@@ -116,8 +115,7 @@ def mass(probabilities: Array, counts: Integers, ones: Integers, K: int) -> Arra
     return masses
 
 
-MAX_STEPWISE_K = 200
-"""Beyond this K a row is a convolution of binomial masses instead of voter-by-voter steps."""
+MAX_STEPWISE_K = 200  # beyond this K a row is a convolution of binomial masses instead of voter-by-voter steps
 
 
 def _mass_by_convolution(probabilities: Array, counts: Integers, ones: int, K: int) -> Array:

@@ -30,8 +30,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.priors import poisson_binomial
 
-MAX_SCENARIOS = 10_000
-"""Maximum number of scenarios: each is a variable and two rows of the program."""
+MAX_SCENARIOS = 10_000  # maximum number of scenarios: each is a variable and two rows of the program
 
 _DEFAULTS: dict[str, dict[str, float]] = {
     "expected_error": {"lower": 0.0, "upper": 1.0, "scenarios": 200, "seed": 0},

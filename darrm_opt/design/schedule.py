@@ -69,8 +69,7 @@ MAX_QUICK_PROFILE_SIZE = 200
 MAX_EXACT_PROFILE_SIZE = 900
 """Up to this K·n² a search over arcs takes about a second, and γ is solved until no cut is left."""
 
-MAX_PROFILE_SIZE = 1300
-"""Up to this K·n² it takes seconds to a minute."""
+MAX_PROFILE_SIZE = 1300  # up to this K·n² it takes seconds to a minute
 
 
 def is_expensive(problem: Problem) -> bool:
@@ -143,8 +142,7 @@ def _binding_family(K: int, r: int, off_their_ends: bool) -> Counts:  # noqa: FB
     return counts
 
 
-GRACE = 0.2
-"""Share of the time limit, at least `MIN_GRACE` seconds, by which proving the best γ may exceed it."""
+GRACE = 0.2  # share of the time limit, at least `MIN_GRACE` seconds, by which proving the best γ may exceed it
 
 MIN_GRACE = 0.8
 

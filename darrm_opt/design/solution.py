@@ -89,8 +89,7 @@ class Progress:
 
 Watcher = Callable[[Progress], None]
 
-VISIBLE = 1e-6
-"""Smallest fall of γ that is reported; smaller ones are noise of an optimum that is not unique."""
+VISIBLE = 1e-6  # smallest fall of γ that is reported; smaller ones are noise of an optimum that is not unique
 
 
 @dataclass(frozen=True)

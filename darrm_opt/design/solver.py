@@ -52,14 +52,12 @@ METHODS: dict[Method, str] = {
 TOLERANCE = 1e-6
 """Default gap at which a large problem counts as solved; small ones are solved until no cut is left (about 1e-12)."""
 
-START_TOLERANCE = 1e-5
-"""Gap at which the monotone γ is good enough to start from."""
+START_TOLERANCE = 1e-5  # gap at which the monotone γ is good enough to start from
 
 OPTIMAL_GAP = 1e-6
 """Largest gap that is called optimal for any tolerance: small problems are solved until no cut is left."""
 
-GOOD_BOUND = 1e-10
-"""Gap at which no lower bound is sought; a solve that ends without cuts reaches about 1e-11."""
+GOOD_BOUND = 1e-10  # gap at which no lower bound is sought; a solve that ends without cuts reaches about 1e-11
 
 FEASIBILITY_SHARE, MAX_FEASIBILITY = 1e-3, 1e-8
 """The program's feasibility tolerance as a share of the solve's tolerance, and its maximum, for K ≥ `LARGE_K`."""
@@ -315,7 +313,7 @@ class Solver:
         # before free cuts, the monotone γ is only a start and need not be the best to the last digit
         is_final = not self._expensive or all(stage.bounding for stage in self._stages)
         tolerance = self._tolerance if is_final else max(self._tolerance, START_TOLERANCE)
-        # A free γ may exceed the bound of monotone ones.
+        # a free γ may exceed the bound of monotone ones.
         told = None if watcher is None else lambda progress: watcher(replace(progress, upper_bound=1.0))
         asked = (self._problem, self._objective, "monotone", self._backend, tolerance)
         monotone_solver = Solver(*asked, seconds, told, parent=self)

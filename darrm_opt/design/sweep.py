@@ -35,8 +35,7 @@ from darrm_opt.problem import Privacy, Problem
 from darrm_opt.rounding import up
 from darrm_opt.search import largest_count_between
 
-MIN_SOLVE_SECONDS = 1e-3
-"""Time limit of a solve once the total is used up [s]."""
+MIN_SOLVE_SECONDS = 1e-3  # time limit of a solve once the total is used up [s]
 
 
 @dataclass(frozen=True)
@@ -123,13 +122,11 @@ UtilityMeasure = Literal["utility", "agreement"]
 MIN_EXPONENT = {"m": -3, "target_epsilon": -6, "epsilon": -4}
 """Powers of ten at which the grid of each parameter begins."""
 
-MAX_SEARCHED_EPSILON = 100.0
-"""Largest target ε that is tried [nats]."""
+MAX_SEARCHED_EPSILON = 100.0  # largest target ε that is tried [nats]
 
 DIGITS = 3
 
-FULL_SLACK = 1e-12
-"""A utility or agreement of 1 is reached up to the repair's scaling, which costs about this much."""
+FULL_SLACK = 1e-12  # a utility or agreement of 1 is reached up to the repair's scaling, which costs about this much
 
 
 @dataclass(frozen=True)

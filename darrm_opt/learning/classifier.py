@@ -43,11 +43,8 @@ from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.votes import count_votes
 from darrm_opt.teachers import slot_partition, trained
 
-MAX_FITS = 1000
-"""Maximum number of fits of one release log if private models are charged as a whole."""
-
-SILENCE = 2.0
-"""Seconds after which `PrivateVotingClassifier.fit` reports its progress."""
+MAX_FITS = 1000  # maximum number of fits of one release log if private models are charged as a whole
+SILENCE = 2.0  # seconds after which `PrivateVotingClassifier.fit` reports its progress
 
 
 class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
@@ -210,7 +207,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
                 labels = PrivateVote(mechanism, self._budget).release_many(votes)
         if not self.price:
             return np.asarray(self.classes_.take(labels))
-        # A name among numbers, or a number among names, keeps its type.
+        # a name among numbers, or a number among names, keeps its type.
         is_number = self.classes_.dtype.kind in "biuf" and isinstance(self.abstention, int | float)
         kind = np.result_type(self.classes_, self.abstention) if is_number else object
         predictions = self.classes_.astype(kind).take(np.maximum(labels, 0))
@@ -246,11 +243,11 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
             raise InvalidInput("ptr", self.ptr, "a Privacy or None")
         progress.state = doing = f"designing the release of {self.queries} predictions"
 
-        # A design may take a minute: report the mechanism compared last.
+        # a design may take a minute: report the mechanism compared last.
         def compared(name: str) -> None:
             progress.state = f"{doing} after {name}"
 
-        # An existing log was charged for one mechanism, which is used whatever a new search would find. It must be for
+        # an existing log was charged for one mechanism, which is used whatever a new search would find. It must be for
         # the requested total (`ptr` if given).
         path = None if self.release_log is None else Path(self.release_log)
         if (
@@ -402,7 +399,7 @@ class PrivateVotingClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[m
         template = LogisticRegression() if estimator is None else estimator
         if privacy is None or (self.groups is not None and privacy.epsilon == math.inf):
             return trained(partial(clone, template), X, y, place)
-        # A constant vote for a part with one class would reveal that.
+        # a constant vote for a part with one class would reveal that.
         voter = clone(template)
         names = {"classes": list(range(len(self.classes_)))} if "classes" in voter.get_params() else {}
         return voter.set_params(**names).fit(X, y)

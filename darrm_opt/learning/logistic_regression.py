@@ -31,14 +31,9 @@ from darrm_opt.search import least_fitting
 
 Array = NDArray[np.float64]
 
-CLOSE = 1e-3
-"""τ as a share of 2/(nλ): the extra noise for an inexact minimum."""
-
-FINE = 2.0**-10
-"""Grid step as a share of s: the extra noise for rounding."""
-
-MAX_STEPS = 200
-"""Maximum number of Newton steps; a strongly convex problem needs some ten."""
+CLOSE = 1e-3  # τ as a share of 2/(nλ): the extra noise for an inexact minimum
+FINE = 2.0**-10  # grid step as a share of s: the extra noise for rounding
+MAX_STEPS = 200  # maximum number of Newton steps; a strongly convex problem needs some ten
 
 
 class PrivateLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped

@@ -66,8 +66,7 @@ PRIOR, DEFAULT_PRIOR = "rectangular agreement", "dirichlet(0.2)"
 MAX_CORNERS, MAX_SECONDS = 10**7, 60.0
 """Maximum number of corners of a table of groups, and its time limit [s]; beyond, voters count as not private."""
 
-Design = Callable[[Problem], Solution]
-"""Source of γ: `solve`, or the method ``gamma`` of a client of the service."""
+Design = Callable[[Problem], Solution]  # source of γ: `solve`, or the method ``gamma`` of a client of the service
 
 
 @dataclass(frozen=True)
@@ -261,12 +260,12 @@ def _single_release(
         return _certified_noise(_checked_solution(design, problem))
     if problem.is_public or len(group_cells(problem).owners) > MAX_CELLS:
         return None
-    # A bound on the corners: counting them exactly may take longer than the solve.
+    # a bound on the corners: counting them exactly may take longer than the solve.
     if count_bound(problem, problem.strictest.voters, range(len(problem.groups))) > MAX_CORNERS:
         return None
     solution = solve_table(problem, as_table_objective(prior or DEFAULT_PRIOR, price), time_limit=MAX_SECONDS)
     table = GroupTableMechanism(problem, solution.table)
-    # A table cut short by the time limit may be worse than the result of the search.
+    # a table cut short by the time limit may be worse than the result of the search.
     return table if solution.status is Status.OPTIMAL and table.fits(total, 1) else None
 
 
@@ -393,7 +392,7 @@ class SampledVoters:
             samples = self.samples(len(rows))
             budget.charge_samples(samples)
             return PrivateVote(mechanism, budget).release_many(self._all_votes(samples, rows), samples=samples)
-        # A counter knows no rounds: every draw is charged, in as few rounds as the total is for.
+        # a counter knows no rounds: every draw is charged, in as few rounds as the total is for.
         return budget.charge_and_release(
             len(rows), lambda _: PrivateVote(mechanism).release_many(self._all_votes(self.samples(len(rows)), rows))
         )

@@ -39,29 +39,20 @@ from darrm_opt.tables.record import USE_FIELDS
 from darrm_opt.tables.votes import Labels, VoteTable, count_checked, label_type
 from darrm_opt.untrusted import UNREADABLE, check_written
 
-CountTable = NDArray[np.intp]
-"""Vote counts, decreasing in each row, shape (N, C)."""
-
-ENTRY_POINTS = "darrm_opt.mechanisms"
-"""Entry point group for mechanisms of installed packages: name = "module:Class"."""
+CountTable = NDArray[np.intp]  # vote counts, decreasing in each row, shape (N, C)
+ENTRY_POINTS = "darrm_opt.mechanisms"  # entry point group for mechanisms of installed packages: name = "module:Class"
 
 MAX_CLASSES = 2**20
 """Maximum number of classes of a mechanism without a table, above any vocabulary; the accounts do not depend on it."""
 
-CUT = 1e-18
-"""Default probability of the noise that is cut off from the laws of one answer."""
+CUT = 1e-18  # default probability of the noise that is cut off from the laws of one answer
 
 PRECISION, PURE_PRECISION = 1e-5, 1e-12
 """Relative precision of a calibration, from the private side; finer at δ = 0, where ε adds up."""
 
-LABEL_SHARE = 0.64
-"""Approximate share of μ² of noisy counts that a noisy label costs."""
-
-MANY_RELEASES = 50
-"""Number of releases from which a calibration starts from an estimate."""
-
-FINER = 4.0
-"""Factor by which the precision is refined if an estimate gives a start near the result."""
+LABEL_SHARE = 0.64  # approximate share of μ² of noisy counts that a noisy label costs
+MANY_RELEASES = 50  # number of releases from which a calibration starts from an estimate
+FINER = 4.0  # factor by which the precision is refined if an estimate gives a start near the result
 
 SAMPLED_PRECISION, SLOW = 1e-3, ("pld",)
 """Relative precision with sampled records and δ > 0, and the slowest accounts there."""
@@ -69,11 +60,8 @@ SAMPLED_PRECISION, SLOW = 1e-3, ("pld",)
 CONFIDENT = "confident_gnmax"
 """Name of the noisy maximum that releases a class only if the largest count passes a noisy check."""
 
-TESTED = "gnmax"
-"""Name of the mechanism whose batches can be tested (`accounting.propose_test_release`)."""
-
-CHECKS = ("threshold", "check_sigma", "cap")
-"""Parameters of the check."""
+TESTED = "gnmax"  # name of the mechanism whose batches can be tested (`accounting.propose_test_release`)
+CHECKS = ("threshold", "check_sigma", "cap")  # parameters of the check
 
 BUILT_IN = {
     name: f"darrm_opt.mechanisms.{place}"
@@ -427,7 +415,7 @@ class VoteMechanism(ABC):
                 return estimate(mechanism)
             return estimated_epsilon(mechanism.bounds(releases), total.delta)
 
-        # A noisy label reveals about `LABEL_SHARE` of what its noisy counts do, whose μ is √2·r/σ for r moved votes.
+        # a noisy label reveals about `LABEL_SHARE` of what its noisy counts do, whose μ is √2·r/σ for r moved votes.
         shift = math.sqrt(LABEL_SHARE * 2 * releases) * affected
         first = total.epsilon / math.sqrt(-2 * math.log(total.delta)) / shift
         as_counts = None
@@ -573,7 +561,7 @@ def _check_names(name: str, found: type[VoteMechanism]) -> None:
     if not isinstance(kind := getattr(found, "kind", None), str):
         raise InvalidInput("kind", kind, f"the kind in the records of {name}", advice)
     names, reader = mechanism_names(), getattr_static(found, "from_record")
-    # A class that inherits kind and reader is read as its parent; the common reader makes its own class.
+    # a class that inherits kind and reader is read as its parent; the common reader makes its own class.
     is_own = reader is getattr_static(VoteMechanism, "from_record")
     for other, earlier in _loaded(names[: names.index(name)]).items():
         if earlier.kind == kind and (is_own or getattr_static(earlier, "from_record") is not reader):

@@ -25,8 +25,7 @@ from darrm_opt.randomness import ExactCoins, RandomSource
 from darrm_opt.record import problem_from_record, problem_record
 from darrm_opt.tables.votes import Labels, VoteTable
 
-BLOCK = 1 << 15
-"""Rows drawn at once, within the processor's cache."""
+BLOCK = 1 << 15  # rows drawn at once, within the processor's cache
 
 
 class NoiseFunctionMechanism(VoteMechanism):

@@ -53,26 +53,19 @@ from darrm_opt.rounding import float_above
 from darrm_opt.tables.problem import ABSTENTION, Histograms
 from darrm_opt.tables.votes import Labels, VoteTable
 
-MIN_BIT_SIGMA = 0.2
-"""Smallest σ [votes] between two classes, where the account is exact for any noise."""
+MIN_BIT_SIGMA = 0.2  # smallest σ [votes] between two classes, where the account is exact for any noise
 
 MAX_BIT_VOTERS = 1000
 """Maximum number of voters for which the pairs of a bit are listed; beyond, the account of labels is as tight."""
 
-MAX_LOSS = 200.0
-"""Largest |log| of a probability that is listed."""
-
-MIN_PROBABILITY = 1e-300
-"""Smallest probability whose logarithm is computed."""
-
-BLOCK, PRODUCTS = 5000, 1 << 15
-"""Vote counts per block, and products per step: sizes that stay in the cache."""
+MAX_LOSS = 200.0  # largest |log| of a probability that is listed
+MIN_PROBABILITY = 1e-300  # smallest probability whose logarithm is computed
+BLOCK, PRODUCTS = 5000, 1 << 15  # vote counts per block, and products per step: sizes that stay in the cache
 
 MAX_NODES, MAX_NODES_SMOOTH = 24, 8
 """Maximum number of nodes of the integral over ties, below and from `SMOOTH_SCALE`: more change no double."""
 
-SMOOTH_SCALE = 4.0
-"""Scale of noise [votes] from which a difference of one vote changes the probabilities little."""
+SMOOTH_SCALE = 4.0  # scale of noise [votes] from which a difference of one vote changes the probabilities little
 
 WIDE_SIGMA = 2.0**18
 """Standard deviation [votes] from which discrete noise has the probabilities of its density, within 1e-12."""
@@ -85,8 +78,7 @@ _SIGMA = "a standard deviation, from 0.2 to 1e150 votes"
 MAX_WIDTH_MOVED = 400.0
 """Largest σ times moved votes [votes²] for which the laws of noisy counts among many classes are listed."""
 
-FEW_VOTERS = 2
-"""From σ = this × voters on, most counts that a bound for any votes considers are impossible."""
+FEW_VOTERS = 2  # from σ = this × voters on, most counts that a bound for any votes considers are impossible
 
 
 class NoisyMaximum(VoteMechanism):
@@ -132,7 +124,7 @@ class NoisyMaximum(VoteMechanism):
     ) -> None:
         self.K, self.classes, self.affected = checked_shape(K, classes, affected)
         self.sigma = checked_parameter(sigma, "sigma", (MIN_BIT_SIGMA, MAX_SIGMA), _SIGMA)
-        # A threshold without noise would reveal exact counts; noise without a threshold has no effect.
+        # a threshold without noise would reveal exact counts; noise without a threshold has no effect.
         if (threshold is None) != (check_sigma is None):
             raise InvalidInput("check_sigma", check_sigma, "a number with a threshold, None without")
         self.threshold = self.check_sigma = None

@@ -23,17 +23,10 @@ from darrm_opt.tables.problem import has_table, partition_count, partitions
 
 CountTable = NDArray[np.intp]
 
-MAX_PARTITIONS = 3000
-"""Maximum number of partitions of the votes whose laws are listed."""
-
-MAX_TRIPLES = 150_000
-"""Maximum number of listed triples: half a second for an account."""
-
-MAX_MOVES = 100
-"""Maximum number of ways in which a record can vote."""
-
-MAX_PAIRS = 5000
-"""Maximum number of listed pairs if every record is in every release: some hundredths of a second."""
+MAX_PARTITIONS = 3000  # maximum number of partitions of the votes whose laws are listed
+MAX_TRIPLES = 150_000  # maximum number of listed triples: half a second for an account
+MAX_MOVES = 100  # maximum number of ways in which a record can vote
+MAX_PAIRS = 5000  # maximum number of listed pairs if every record is in every release: some hundredths of a second
 
 
 def listed_pairs(

@@ -33,14 +33,9 @@ from darrm_opt.rounding import float_above
 from darrm_opt.tables.problem import ABSTENTION, Histograms
 from darrm_opt.tables.votes import Labels, VoteTable, label_type
 
-MAX_RATE = 1000.0
-"""Largest rate: there a class that is one vote behind is never released."""
-
-MAX_TRIED = 1024
-"""Maximum number of classes tried one by one: if nearly all are far behind, nearly all are tried."""
-
-MAX_HALVINGS = 40
-"""Weights of classes are at least 2⁻⁴⁰, so that a million of them add up in 64 bits."""
+MAX_RATE = 1000.0  # largest rate: there a class that is one vote behind is never released
+MAX_TRIED = 1024  # maximum number of classes tried one by one: if nearly all are far behind, nearly all are tried
+MAX_HALVINGS = 40  # weights of classes are at least 2⁻⁴⁰, so that a million of them add up in 64 bits
 
 MAX_BIT_VOTERS, MIN_EXPONENT = 1000, 600.0
 """Maximum number of voters, and largest rate·K, for which the pairs of a bit are listed: no probability < e^−600."""
@@ -232,7 +227,7 @@ class ExponentialMechanism(SelectionMechanism):
         return f"{answer} with probability proportional to e^({self.rate:.4g}·votes)."
 
     def _draw_of_many(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:
-        # A class of probability t = e^(−rate·lag) is drawn with weight 2^−k ≥ t and accepted with probability t·2^k:
+        # a class of probability t = e^(−rate·lag) is drawn with weight 2^−k ≥ t and accepted with probability t·2^k:
         # together t. More than half are accepted, since k is the largest such number or t is tiny.
         halvings = np.minimum(coins.halvings(lags), MAX_HALVINGS)
         sums = np.cumsum(np.int64(1) << (MAX_HALVINGS - halvings), axis=1)

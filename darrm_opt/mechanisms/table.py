@@ -36,8 +36,7 @@ from darrm_opt.tables.table import Table
 from darrm_opt.tables.votes import Labels, VoteTable, count_checked, label_type
 from darrm_opt.voters import PrivacyProfile
 
-MAX_PAIRS = 20_000
-"""Maximum number of pairs of laws in an account; with more, the account of a release is its target."""
+MAX_PAIRS = 20_000  # maximum number of pairs of laws in an account; with more, the account of a release is its target
 
 
 class CertifiedTable(VoteMechanism):

@@ -158,8 +158,7 @@ class GaussianNoise(_SymmetricNoise):
         return np.asarray(masses / (2 * masses.sum() - masses[0]), dtype=np.float64)
 
 
-_MAX_VOTES = 100.0
-"""σ [votes] from which the next Euler–Maclaurin term, below d·f(d)/(1000·σ⁶), is less than 1e-16."""
+_MAX_VOTES = 100.0  # σ [votes] from which the next Euler–Maclaurin term, below d·f(d)/(1000·σ⁶), is less than 1e-16
 
 VoteNoise = LaplaceNoise | GaussianNoise
 
@@ -219,14 +218,9 @@ def _checked_kind(kind: str) -> str:
     return kind
 
 
-NODES = 12
-"""Gauss–Legendre nodes in a panel at most one unit of noise wide: exact to rounding."""
-
-BLOCK = 1 << 17
-"""Values of the integrand computed at a time."""
-
-REACH = 12.0
-"""Standard deviations (for Laplace, 3·REACH scales) after which a tail, below 1e-15, is cut off."""
+NODES = 12  # Gauss–Legendre nodes in a panel at most one unit of noise wide: exact to rounding
+BLOCK = 1 << 17  # values of the integrand computed at a time
+REACH = 12.0  # standard deviations (for Laplace, 3·REACH scales) after which a tail, below 1e-15, is cut off
 
 
 def laplace_table(cells: Histograms, rate: float) -> Array:
@@ -297,7 +291,7 @@ def _largest_count(
     multiplicities = np.where(cells.values == ABSTENTION, 0, cells.multiplicities)
     lengths = np.diff(np.append(cells.starts, votes.size))
     for count in np.unique(cells.values[cells.values != ABSTENTION]).tolist():
-        # A class is released near its own count: elsewhere its noise is cut off.
+        # a class is released near its own count: elsewhere its noise is cut off.
         near = slice(*np.searchsorted(z, (rate * count - reach, rate * count + reach)).tolist())
         density_here, chances = f[np.searchsorted(counts, count), near] * dz[near], F[:, near]
         of_count = np.flatnonzero(cells.values == count)

@@ -40,31 +40,19 @@ from darrm_opt.rounding import multiple_up
 MAX_FINALISTS, MIN_SPACING = 4, 0.05
 """Number of points of the curve that are proved, and the smallest relative distance of their δ."""
 
-ESTIMATE_PRECISION, PRECISION = 3e-3, 1e-3
-"""Relative precision of the cost, along the curve and at its end."""
-
-SHARES = (1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 0.0, 1.0)
-"""First points of the curve: δ as a share of the largest δ."""
-
-QUICK_SHARES = (0.0, 0.2, 0.6)
-"""As `SHARES`, for a quick search."""
-
-QUICK_GUESS_ERROR = 0.02
-"""Relative error of the estimate from which a quick search starts."""
-
-END_PRECISION = 0.1
-"""Relative precision of the largest δ, which only sets the range of the search."""
-
-MAX_REFINEMENTS = 6
-"""Maximum number of points added between the best point and its neighbours."""
+ESTIMATE_PRECISION, PRECISION = 3e-3, 1e-3  # relative precision of the cost, along the curve and at its end
+SHARES = (1e-4, 1e-2, 0.1, 0.25, 0.5, 0.75, 0.9, 0.0, 1.0)  # first points of the curve: δ as a share of the largest δ
+QUICK_SHARES = (0.0, 0.2, 0.6)  # as `SHARES`, for a quick search
+QUICK_GUESS_ERROR = 0.02  # relative error of the estimate from which a quick search starts
+END_PRECISION = 0.1  # relative precision of the largest δ, which only sets the range of the search
+MAX_REFINEMENTS = 6  # maximum number of points added between the best point and its neighbours
 
 JUMP, SCAN_STEP, MAX_SCANNED = 0.01, 0.02, 24
 """Relative excess of an estimated utility over the proved one that indicates a jump of the cost. Targets above the jump
 are then proved one by one: the relative step of their ε, and their maximum number."""
 
 
-TIE = 6e-5
-"""Share of the utility below which two targets tie: the search does not resolve less."""
+TIE = 6e-5  # share of the utility below which two targets tie: the search does not resolve less
 
 
 @dataclass(frozen=True)
@@ -153,7 +141,7 @@ def best_target(
 
 def equal_share(total: Privacy, queries: int) -> Privacy:
     """Return an equal share of a total (ε, δ) for each of ``queries`` releases, which fit by the sums of ε and δ."""
-    # A target is rounded to a decimal grid: the rounded one must not exceed the share.
+    # a target is rounded to a decimal grid: the rounded one must not exceed the share.
     share = (1 - 2 * 10.0 ** (1 - GRID_DIGITS)) / queries
     return Privacy(total.epsilon * share, max(0.0, total.delta * share - float(DELTA_GRID)))
 

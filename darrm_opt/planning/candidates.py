@@ -44,11 +44,8 @@ from darrm_opt.rounding import multiple_up
 PRECISION, PURE_PRECISION = 1e-4, 1e-7
 """Share of the budget that a calibration may leave unused; at a total δ of 0, relative precision of the parameter."""
 
-MIXTURE_PRECISION = 5e-3
-"""As `PRECISION`, for an account that averages over many counts."""
-
-QUICK_PRECISION = 2e-5
-"""As `PRECISION`, from an estimate that is nearly right."""
+MIXTURE_PRECISION = 5e-3  # as `PRECISION`, for an account that averages over many counts
+QUICK_PRECISION = 2e-5  # as `PRECISION`, from an estimate that is nearly right
 
 PROFILE_PRECISION = 1e-3
 """As `PRECISION`, for voters with several points of a profile, from an estimate that is nearly right."""
@@ -56,11 +53,8 @@ PROFILE_PRECISION = 1e-3
 LIKELY_MARGIN = 1.25e-3
 """Share of the total by which the likely pairs usually cost less than all: then one proof is enough."""
 
-MAX_DELTA = 0.5
-"""Largest δ of one release that is tried if the number of affected voters is random."""
-
-MAX_COUNTS = 3
-"""Number of counts of affected voters for which γ_opt is designed if the count is random."""
+MAX_DELTA = 0.5  # largest δ of one release that is tried if the number of affected voters is random
+MAX_COUNTS = 3  # number of counts of affected voters for which γ_opt is designed if the count is random
 
 COIN = 1e-6
 """Share of a γ that is replaced by a coin if it has no proof for an improbable record that affects all voters."""

@@ -32,29 +32,17 @@ from darrm_opt.tables.problem import has_table
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.table import Table
 
-MAX_RULE_PARTITIONS = 600
-"""Number of partitions up to which an optimal table takes only seconds and is designed."""
-
-CAP_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
-"""Candidate caps, as shares of the queries."""
+MAX_RULE_PARTITIONS = 600  # number of partitions up to which an optimal table takes only seconds and is designed
+CAP_SHARES = (1.0, 0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)  # candidate caps, as shares of the queries
 
 CHECK_COSTS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 """Shares of the variance μ² that all checks together may cost."""
 
-THRESHOLD_STEPS = 40
-"""Candidate thresholds: multiples of K/40, from 0 to K."""
-
-CHECK_PRECISION = 2e-4
-"""Relative distance of the noise of labels and checks from the least that fits."""
-
-SCALE_PRECISION = 0.005
-"""Relative distance of a table's ε, or of the cost of Q tables, from the largest that fits."""
-
-TABLE_PRECISION = 1e-6
-"""Relative distance of a table's rate from the largest one that is private."""
-
-MAX_SCALE = 4.0
-"""Largest ε of a table that is tried, relative to that of optimal composition."""
+THRESHOLD_STEPS = 40  # candidate thresholds: multiples of K/40, from 0 to K
+CHECK_PRECISION = 2e-4  # relative distance of the noise of labels and checks from the least that fits
+SCALE_PRECISION = 0.005  # relative distance of a table's ε, or of the cost of Q tables, from the largest that fits
+TABLE_PRECISION = 1e-6  # relative distance of a table's rate from the largest one that is private
+MAX_SCALE = 4.0  # largest ε of a table that is tried, relative to that of optimal composition
 
 
 def table_options(name: str, question: Question) -> Iterator[Option]:
@@ -73,7 +61,7 @@ def table_options(name: str, question: Question) -> Iterator[Option]:
     for mechanism, gap, parameters in filter(None, made):
         # The target only guided the search: the account of the table's own laws decides.
         cost, target = mechanism.cost(queries, total.delta), mechanism.problem.target
-        # A table of two classes without ⊥ is a γ: with a proved target the other interfaces can read it.
+        # a table of two classes without ⊥ is a γ: with a proved target the other interfaces can read it.
         is_gamma = question.classes == 2 and not mechanism.problem.abstention and cost.epsilon <= total.epsilon
         proved = provable_problem(mechanism.gamma, question) if is_gamma else None
         option = Option.of_mechanism(
@@ -131,7 +119,7 @@ def checked_maximum(question: Question) -> Option:
         sigma = NoisyMaximum.calibrated(K, classes, total, queries, affected=affected).sigma
     except InvalidInput:
         return Option.nothing_fits(CONFIDENT, question)
-    # A label costs about 2/σ² and a check 1/σ₁² of the same variance: a proposal, which the account then proves.
+    # a label costs about 2/σ² and a check 1/σ₁² of the same variance: a proposal, which the account then proves.
     thresholds = np.arange(THRESHOLD_STEPS + 1) * (K / THRESHOLD_STEPS)
     largest = law.counts[:, 0]
     proposals: list[tuple[float, float, float, int]] = []  # utility, σ₁/σ, threshold, cap
@@ -167,8 +155,7 @@ def checked_maximum(question: Question) -> Option:
     return Option.of_mechanism(CONFIDENT, question, at(threshold), shares[threshold], cost, parameters)
 
 
-ProvedTable = tuple[TableMechanism, float | None, dict[str, float]]
-"""A proved table, its gap and its parameters."""
+ProvedTable = tuple[TableMechanism, float | None, dict[str, float]]  # a proved table, its gap and its parameters
 
 
 def _proved_table(make: Maker, target: Privacy, problem: Problem) -> ProvedTable:

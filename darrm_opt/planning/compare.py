@@ -41,8 +41,7 @@ NOT_COMPARED = {
 """Mechanisms excluded from the table, and why."""
 
 
-Measure = Literal["tv_error", "disagreement"]
-"""An error of a release."""
+Measure = Literal["tv_error", "disagreement"]  # an error of a release
 
 
 @dataclass(frozen=True)

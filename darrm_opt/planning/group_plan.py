@@ -30,11 +30,8 @@ from darrm_opt.tables.objective import PluralityObjective, as_table_objective, e
 from darrm_opt.tables.priors import PluralityPrior, Ties
 from darrm_opt.tables.solver import TableSolution, solve_table
 
-PRECISION = 0.01
-"""Relative distance of the ε of one answer from the largest of which all fit."""
-
-MAX_SCALE = 4.0
-"""Largest ε of one answer that is tried, relative to that of optimal composition."""
+PRECISION = 0.01  # relative distance of the ε of one answer from the largest of which all fit
+MAX_SCALE = 4.0  # largest ε of one answer that is tried, relative to that of optimal composition
 
 WORDS = {
     "subsampling": "The plurality of some voters, drawn for every query",

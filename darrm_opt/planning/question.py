@@ -41,14 +41,12 @@ from darrm_opt.tables.priors import PastVotes, PluralityPrior, Ties, is_class_pr
 from darrm_opt.tables.problem import Histograms, has_table, histograms
 from darrm_opt.tables.table import Table
 
-MAX_EXACT_QUERIES = 500
-"""Maximum number of queries for accounts whose time grows with it."""
+MAX_EXACT_QUERIES = 500  # maximum number of queries for accounts whose time grows with it
 
 SAMPLES, MIN_SAMPLES, SAMPLED_NUMBERS = 2000, 100, 100_000
 """Largest and smallest number of vote counts drawn from a prior that cannot be listed, and of votes in all of them."""
 
-MIN_SECONDS = 1e-3
-"""Time of a solve after its time limit [s]: its answer is private, but may be below the optimum."""
+MIN_SECONDS = 1e-3  # time of a solve after its time limit [s]: its answer is private, but may be below the optimum
 
 _PRIOR = "the text of an objective that has a prior, such as rectangular, shared(2,5) or histogram(9,1,0,2)"
 
@@ -56,8 +54,7 @@ _PRIOR = "the text of an objective that has a prior, such as rectangular, shared
 AnyPrior: TypeAlias = "AnyObjective | Prior | PluralityObjective | PluralityPrior | str"
 """Distribution of votes: an objective with a prior, a prior of γ or of votes among classes, or the text of either."""
 
-DEFAULT_PRIORS = "rectangular", "dirichlet(1)"
-"""Default distribution of votes: between two classes, and among more."""
+DEFAULT_PRIORS = "rectangular", "dirichlet(1)"  # default distribution of votes: between two classes, and among more
 
 
 @dataclass(frozen=True)
@@ -379,8 +376,7 @@ def drawn_voter(voter: Privacy, sampling: Sampling, K: int, classes: int, affect
     return sampling.voter(voter)
 
 
-USEFUL = 0.2
-"""Default least accuracy, as a share of the way from a guess to certainty: 0.6 between two classes."""
+USEFUL = 0.2  # default least accuracy, as a share of the way from a guess to certainty: 0.6 between two classes
 
 
 def _judgement(

@@ -30,8 +30,7 @@ from darrm_opt.tables.priors import Ties
 MIN_ACCURACY = 0.6
 """Smallest useful accuracy between two classes: below it an answer is hardly better than a fair coin (0.5)."""
 
-UTILITY_TOLERANCE = 1e-6
-"""Utilities closer than this are equal: the simpler option comes first."""
+UTILITY_TOLERANCE = 1e-6  # utilities closer than this are equal: the simpler option comes first
 
 FRESH = (
     "fresh: valid only if every voter draws new randomness for every query, independently of the others. For models "
@@ -127,7 +126,7 @@ def plan(
     )
     options = ranked_options(question, mechanisms, progress)
     warnings = _warnings(question) + time_limit_warning(question, time_limit)
-    # A suggestion is another search: made only if nothing useful fits.
+    # a suggestion is another search: made only if nothing useful fits.
     return plan_of_options(question, options, _advice, warnings, lambda: suggestions(question, options))
 
 

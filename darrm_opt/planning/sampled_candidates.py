@@ -45,14 +45,9 @@ if TYPE_CHECKING:
 
     from darrm_opt.tables.edge_program import EdgeProgram
 
-MAX_PARTITIONS = 600
-"""Number of vote counts up to which a table is designed: seconds."""
-
-MIN_COMPOSED_QUERIES = 10
-"""Number of queries below which a table of a single release may be better by a few 1e-4."""
-
-PRECISION = 2e-3
-"""Relative distance of the cost, or of the ε of one release, from the largest that fits."""
+MAX_PARTITIONS = 600  # number of vote counts up to which a table is designed: seconds
+MIN_COMPOSED_QUERIES = 10  # number of queries below which a table of a single release may be better by a few 1e-4
+PRECISION = 2e-3  # relative distance of the cost, or of the ε of one release, from the largest that fits
 
 
 def _table_problem(question: Question, epsilon: float) -> Problem:
@@ -108,11 +103,8 @@ def _option(question: Question, sampling: Sampling, mechanism: TableMechanism, g
 GAP, MAX_ROUNDS = 2e-6, 60
 """Largest loss of utility below the optimum, and maximum number of linear programs for one table."""
 
-CUTS = 100
-"""Maximum number of cuts added at once: those crossed first."""
-
-UNIFORM = 1e-7
-"""Share of the uniform table that is mixed in, so that each loss is finite."""
+CUTS = 100  # maximum number of cuts added at once: those crossed first
+UNIFORM = 1e-7  # share of the uniform table that is mixed in, so that each loss is finite
 
 BISECTIONS, COARSE_BISECTIONS = 32, 6
 """Bisection steps for a crossing, and those after which most constraints are dropped."""
@@ -178,7 +170,7 @@ class RenyiTables:
         found, utility = inside, float(self._weights @ inside)
         for _ in range(MAX_ROUNDS):
             _, outside, _, _ = program.solve(math.inf)
-            # A probability of 0 on one side alone would make F infinite and have no tangent.
+            # a probability of 0 on one side alone would make F infinite and have no tangent.
             outside = (1 - UNIFORM) * np.maximum(outside, 0.0) + UNIFORM / outputs
             # This relaxation has fewer constraints: its optimum is nearly an upper bound, and `found` is feasible.
             if self._weights @ outside - utility <= GAP or stop():

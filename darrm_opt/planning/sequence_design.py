@@ -51,11 +51,8 @@ from darrm_opt.rounding import multiple_up
 MAX_SLOW_LINES, MAX_FAST_VOTERS = 10, 21
 """Maximum number of lines if Δ > 0 and there are more voters than this, since every round searches every line."""
 
-MAX_ROUNDS = 40
-"""Maximum number of rounds of cuts in one program; a γ that still violates a line is scaled down."""
-
-MAX_CUTS = 30
-"""Maximum number of rows that one line adds in a round."""
+MAX_ROUNDS = 40  # maximum number of rounds of cuts in one program; a γ that still violates a line is scaled down
+MAX_CUTS = 30  # maximum number of rows that one line adds in a round
 
 
 class SequenceProgram:
@@ -117,27 +114,17 @@ class SequenceProgram:
         return NoiseFunction(noise.values * scale)
 
 
-TILTS = (0.0, 0.15, 0.3)
-"""Exponents τ: around probability p the region is (4p(1−p))^τ times as wide as without tilt."""
+TILTS = (0.0, 0.15, 0.3)  # exponents τ: around probability p the region is (4p(1−p))^τ times as wide as without tilt
 
 ESTIMATE_PRECISION = 1e-2
 """Share of the budget that may stay unused while tilts are compared; and throughout if voters state several points of a
 profile, since each account takes a second there."""
 
-MIXTURE_PRECISION = 5e-3
-"""Share of the budget that may stay unused if the account averages over many counts."""
-
-MAX_SHARE = 4.0
-"""Largest s: beyond it γ stops growing."""
-
-MAX_QUERIES = 5000
-"""Maximum number of releases for which the region is computed: its tables grow with them."""
-
-MIN_EXACT_DELTA = 1e-12
-"""Total δ below which the rounding of the exact account may cost more than the sums of ε and δ."""
-
-MAX_DELTA = 0.5
-"""Largest δ assumed for one number of affected voters if the number is random: for estimates."""
+MIXTURE_PRECISION = 5e-3  # share of the budget that may stay unused if the account averages over many counts
+MAX_SHARE = 4.0  # largest s: beyond it γ stops growing
+MAX_QUERIES = 5000  # maximum number of releases for which the region is computed: its tables grow with them
+MIN_EXACT_DELTA = 1e-12  # total δ below which the rounding of the exact account may cost more than the sums of ε and δ
+MAX_DELTA = 0.5  # largest δ assumed for one number of affected voters if the number is random: for estimates
 
 
 @dataclass(frozen=True)
@@ -226,7 +213,7 @@ def design_sequence(
         def cost(noise: NoiseFunction, voters: Problem, count: int, delta: float) -> float:
             return DrawnMajority(noise, voters, law, fresh).epsilon(count, delta)
 
-        # A region is for one number of affected voters: the one that adds most to the average, by the seeds.
+        # a region is for one number of affected voters: the one that adds most to the average, by the seeds.
         region_budget, worst_problem = heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)
         search = _SequenceSearch(
             worst_problem, queries, total, goal, cost, region_budget, MIXTURE_PRECISION, fresh=fresh, stop=stop
@@ -309,7 +296,7 @@ class _SequenceSearch:
             if self._program.utility(seed) <= best.utility:
                 break
             candidates = [seed]
-            # A region of many lines is slow if a profile has several points.
+            # a region of many lines is slow if a profile has several points.
             if not self._stop() and len(self._problem.voter.points) == 1:
                 lines = NoisyMajority(seed, self._problem).profile.lines
                 candidates.insert(0, self._program.best_within(lines, self._stop))

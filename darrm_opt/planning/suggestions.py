@@ -26,17 +26,10 @@ from darrm_opt.planning.question import Question
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy
 from darrm_opt.search import least_fitting
 
-MAX_SHAPES = 3
-"""Number of options whose γ are made accurate enough if accounts are quick; elsewhere one."""
-
-MAX_RAISES = 4
-"""Maximum number of times that a total is raised because a search within it is not accurate enough."""
-
-MIN_LEAD = 0.01
-"""Smallest lead over a coin from which the accuracy shows by how much to raise a total."""
-
-MAX_FACTOR = 2.0**60
-"""Largest factor by which a γ is scaled."""
+MAX_SHAPES = 3  # number of options whose γ are made accurate enough if accounts are quick; elsewhere one
+MAX_RAISES = 4  # maximum number of times that a total is raised because a search within it is not accurate enough
+MIN_LEAD = 0.01  # smallest lead over a coin from which the accuracy shows by how much to raise a total
+MAX_FACTOR = 2.0**60  # largest factor by which a γ is scaled
 
 
 @dataclass(frozen=True)
@@ -105,7 +98,7 @@ def _confirmed_suggestion(larger: Suggestion, question: Question, name: str) -> 
             accuracy = question.accuracy(_quick_design(question, question.queries, larger.total).noise)
         if accuracy >= question.least_accuracy:
             break
-        # An accuracy close to that of a coin does not show how much more is needed.
+        # an accuracy close to that of a coin does not show how much more is needed.
         share = (question.least_accuracy - accuracy) / max(accuracy - 0.5, MIN_LEAD)
         larger = _of_total(larger.total.epsilon * (1 + 1.5 * share), question, larger.accuracy)
     return larger

@@ -53,8 +53,7 @@ from darrm_opt.tables.table import Table
 PRECISION, MAX_RATE = 1e-4, 200.0
 """Relative precision of a rate for groups, and the largest one tried, which is nearly the plurality itself."""
 
-MAX_SUBSET_GROUPS = 4
-"""Maximum number of groups of which every subset is solved."""
+MAX_SUBSET_GROUPS = 4  # maximum number of groups of which every subset is solved
 
 MAX_SUBSAMPLES = 200
 """Maximum number of subsample sizes tried at once; beyond it a coarse search, refined around the best."""
@@ -65,17 +64,13 @@ EDGE_PRECISION = 1e-5
 NEAR_RATE, WORST_EDGES = 1 / 8, 2
 """Relative precision from which the search for a rate uses few edges only, and their number for each table."""
 
-MAX_EDGE_RATE = 2000.0
-"""Largest rate for non-private voters: beyond it the plurality is released unchanged."""
-
-ROUNDING = 1e-15
-"""Excess over edges that is left to the repair."""
+MAX_EDGE_RATE = 2000.0  # largest rate for non-private voters: beyond it the plurality is released unchanged
+ROUNDING = 1e-15  # excess over edges that is left to the repair
 
 THRESHOLDS, CHECK_SHARES = (0.0, 0.4, 0.5, 0.6, 0.7, 0.8), (0.25, 0.5, 1.0, 2.0)
 """Candidate thresholds of the check, as shares of K, and ratios σ₂/σ₁ of its two noises."""
 
-NEARLY = 1e-9
-"""Utilities closer than this are compared only after proofs."""
+NEARLY = 1e-9  # utilities closer than this are compared only after proofs
 
 
 @dataclass(frozen=True)
@@ -124,8 +119,7 @@ def _calibrated_baselines(problem: Problem, goal: TableObjective) -> tuple[Basel
     return tuple(Baseline(name, table, worth(table), rate=rate) for name, (rate, table) in found.items())
 
 
-TableLaw = Callable[[Histograms, float], Array]
-"""Probabilities of the cells at a rate."""
+TableLaw = Callable[[Histograms, float], Array]  # probabilities of the cells at a rate
 
 
 @cache
@@ -307,7 +301,7 @@ def _best_subsamples(
     low, high = 1, K
     while True:
         step = -(-(high - low) // MAX_SUBSAMPLES) or 1
-        # A proof of each is far slower than its utility, which is within rounding of that of the proved table.
+        # a proof of each is far slower than its utility, which is within rounding of that of the proved table.
         for m in (*range(low, high, step), high):
             if m in utilities:
                 continue

@@ -32,8 +32,7 @@ from darrm_opt.randomness import RandomSource, SystemRandomness
 
 WORD = 64
 
-MAX_BITS = 1024
-"""Bits after which two times that are still equal show that the bits are not random."""
+MAX_BITS = 1024  # bits after which two times that are still equal show that the bits are not random
 
 SLACK = 2.0**-48
 """Relative error of an enclosure: a logarithm, two conversions, a scale and a quotient have 2^−50 in total."""
@@ -135,7 +134,7 @@ def _winner(row: Array, times: _Times) -> int:
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         low, high = times.low / scaled, times.high / scaled
     least = np.nanmin(np.where(scaled > 0, high, np.inf))
-    # A weight that scales to 0 may still win if its time is 0 as far as it is known.
+    # a weight that scales to 0 may still win if its time is 0 as far as it is known.
     labels = np.flatnonzero((row > 0) & ((low <= least) | (times.low == 0)))
     if labels.size == 1:
         return int(labels[0])

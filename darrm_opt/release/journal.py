@@ -45,8 +45,7 @@ State = TypeVar("State")
 
 Result = TypeVar("Result")
 
-CHECKSUM = 32
-"""Length of a checksum: 128 bits [hexadecimal digits]."""
+CHECKSUM = 32  # length of a checksum: 128 bits [hexadecimal digits]
 
 
 class _Read(NamedTuple, Generic[State]):

@@ -28,8 +28,7 @@ KIND, FORMAT = "darrm release log", 1
 LINE_FIELDS = frozenset({"count", "charged", "labels", "passed", "id", "drawn", "answers"})
 PTR_ACCOUNT = "propose-test-release"
 
-MAX_ID = 200
-"""Maximum length of a release id [characters]."""
+MAX_ID = 200  # maximum length of a release id [characters]
 
 COUNT = "a whole number of releases, at least 0"
 

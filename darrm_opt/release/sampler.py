@@ -39,8 +39,7 @@ Indices = NDArray[np.int64]
 
 MAX_RECORDS = 2**32 - 1
 
-BLOCK_MEAN = 4
-"""Maximum mean number of records drawn from one block: a law of some fifty values."""
+BLOCK_MEAN = 4  # maximum mean number of records drawn from one block: a law of some fifty values
 
 
 class Sample:

@@ -36,8 +36,7 @@ from darrm_opt.tables.table import Table
 
 _REPAIR = "Use certify_table() to mix it with the uniform release until it is private."
 
-MAX_REPAIRS = 64
-"""Maximum number of repairs, then the uniform release is used; except for rounding, one suffices."""
+MAX_REPAIRS = 64  # maximum number of repairs, then the uniform release is used; except for rounding, one suffices
 
 
 @dataclass(frozen=True)

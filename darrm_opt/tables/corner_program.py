@@ -35,19 +35,15 @@ from darrm_opt.tables.table import Table
 CANONICAL_WEIGHT = 1e-9
 """Share of the objective that rewards the leading class everywhere, also where the prior has little weight."""
 
-NEAR = 1e-5
-"""Utility below the program's at which cuts are sought at its own answer."""
+NEAR = 1e-5  # utility below the program's at which cuts are sought at its own answer
 
 MAX_NEW_ROWS = 400
 
 ROWS_PER_VARIABLE, IDLE_ROUNDS = 2, 3
 """Above this many rows per variable, rows that have not bound for this many rounds are dropped."""
 
-CORNER_SECONDS = 4e-8
-"""Approximate time of a proof per corner [s], on one processor: a time limit reserves it."""
-
-MIN_SECONDS = 0.1
-"""Minimum time of the first program under a time limit [s]."""
+CORNER_SECONDS = 4e-8  # approximate time of a proof per corner [s], on one processor: a time limit reserves it
+MIN_SECONDS = 0.1  # minimum time of the first program under a time limit [s]
 
 MAX_ROUNDS = 400
 
@@ -187,7 +183,7 @@ class _Program:
                 before, after, sets, inverse, np.array([target.delta for target in of_row]) * inverse
             )
         charged = rows.T @ y
-        # A computed row differs from the true one by ``relative`` of its parts, which x ≤ 1 in sum charges at most
+        # a computed row differs from the true one by ``relative`` of its parts, which x ≤ 1 in sum charges at most
         # (1 + e^−ε) of; then the roundings of the sums above, each entry's terms in ulps.
         terms = (len(y) + 8) * 2 * UNIT_ROUNDOFF * (np.abs(weights) + np.abs(rows).T @ y)
         inverse_of_least = math.exp(-min(target.epsilon for target in targets))

@@ -40,26 +40,19 @@ from darrm_opt.tables.group_laws import (
 from darrm_opt.tables.groups import group_cells
 from darrm_opt.tables.problem import Index
 
-MAX_CORNERS = 400_000_000
-"""Maximum number of corners of a sweep that lists all: some twenty seconds."""
-
-MAX_LISTED = 20_000_000
-"""Maximum number of listed corners if one voter's map can be left open instead."""
+MAX_CORNERS = 400_000_000  # maximum number of corners of a sweep that lists all: some twenty seconds
+MAX_LISTED = 20_000_000  # maximum number of listed corners if one voter's map can be left open instead
 
 MAX_STEPS = 10**10
 """Maximum number of steps of a sweep with one open map, each a maximum at an outcome: some twenty seconds."""
 
-MAX_LAW_BYTES = 800 * 2**20
-"""Maximum memory for the laws of the groups' counts [bytes]."""
+MAX_LAW_BYTES = 800 * 2**20  # maximum memory for the laws of the groups' counts [bytes]
 
 MAX_COUNT_STEPS = 2000 * 2000
 """Maximum of voters times affected ones at which corners are counted exactly before a problem is rejected."""
 
-BLOCK_NUMBERS = 250_000
-"""Losses computed at once: 2 MB, which fits in the processor's cache."""
-
-COMPLETED_BLOCK = 16_000
-"""Losses completed at once: each takes a dozen numbers, which fit in the processor's cache."""
+BLOCK_NUMBERS = 250_000  # losses computed at once: 2 MB, which fits in the processor's cache
+COMPLETED_BLOCK = 16_000  # losses completed at once: each takes a dozen numbers, which fit in the processor's cache
 
 PRODUCT_TERMS = 250_000
 """Products in one call of BLAS: above 262,144 OpenBLAS starts threads of its own, besides those of the sweep."""
@@ -70,11 +63,8 @@ MIN_LIKELY_STEPS, LIKELY_SHARE = 10**6, 4
 MAX_CLIMBS, CLIMB = 8, 1e-13
 """Maximum number of rounds over all voters in which maps are exchanged, and smallest gain for another round."""
 
-MAX_CLIMBERS = 800
-"""Maximum number of starts of climbs, pairs of maps of all voters and sets of outputs."""
-
-MAX_KEYS = 4 * 10**10
-"""Maximum number of digits of keys in listing a group's multisets up to relabelling: some minutes."""
+MAX_CLIMBERS = 800  # maximum number of starts of climbs, pairs of maps of all voters and sets of outputs
+MAX_KEYS = 4 * 10**10  # maximum number of digits of keys in listing a group's multisets up to relabelling: some minutes
 
 Part = TypeVar("Part")
 

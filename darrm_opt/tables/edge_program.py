@@ -51,16 +51,14 @@ ATTEMPTS = ((DUAL_SIMPLEX, MIN_TOLERANCE, False), (DUAL_SIMPLEX, 1e-8, True), (P
 """(strategy, tolerance, afresh): warm and tight first, then what is likelier to keep its accuracy. A looser x is
 repaired, and any multipliers prove a bound."""
 
-ROW_SCALE = 64.0
-"""Factor of rows and limits that makes the tolerance finer."""
+ROW_SCALE = 64.0  # factor of rows and limits that makes the tolerance finer
 
 CANONICAL_WEIGHT = 1e-8
 """Share of the objective that rewards the class with the most votes everywhere, also where the prior has little weight.
 `gap` includes it. Where the prior has no weight at all, it is too small to decide every entry: see the documentation,
 "One answer"."""
 
-VIOLATION = 2e-12
-"""Excess below which a constraint counts as satisfied; the remainder is repaired."""
+VIOLATION = 2e-12  # excess below which a constraint counts as satisfied; the remainder is repaired
 
 STEP_INWARD = 0.8
 """Share of the way from the program's answer to a private table at which cuts are sought, as they are deeper there."""

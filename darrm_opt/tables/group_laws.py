@@ -29,13 +29,11 @@ from darrm_opt.tables.groups import compositions
 from darrm_opt.tables.problem import Index
 from darrm_opt.voters import PrivacyProfile
 
-MAX_MAPS = 3000
-"""Maximum number of maps of one voter: six classes of four outcomes have 816, of six outcomes 2,250."""
+MAX_MAPS = 3000  # maximum number of maps of one voter: six classes of four outcomes have 816, of six outcomes 2,250
 
 KEY_BLOCK = 500_000
 
-LAW_BLOCK = 30_000
-"""Probabilities in one block of a convolution: what fits in the processor's cache."""
+LAW_BLOCK = 30_000  # probabilities in one block of a convolution: what fits in the processor's cache
 
 Map = tuple[int, ...]
 

@@ -22,11 +22,8 @@ from darrm_opt.noise import Array
 from darrm_opt.problem import MAX_GROUP_CLASSES, Problem
 from darrm_opt.tables.problem import Cells, Histograms, Index, partition_cells
 
-MAX_COUNTS = 200_000
-"""Maximum number of vote counts (of all groups together) of a table."""
-
-MAX_CELLS = 4000
-"""Maximum number of cells of a designed table, as rows are dense."""
+MAX_COUNTS = 200_000  # maximum number of vote counts (of all groups together) of a table
+MAX_CELLS = 4000  # maximum number of cells of a designed table, as rows are dense
 
 
 def cells_of(problem: Problem) -> AnyCells:
@@ -91,7 +88,7 @@ class GroupCells(Cells):
         places = np.indices(self.widths).reshape(len(sizes), -1)
         # every combination of the groups' counts, the last group fastest, shape (counts, groups, classes)
         self.counts: Index = np.stack([way[place] for way, place in zip(ways, places, strict=True)], axis=1)
-        # A class's row of counts as one integer; sorting the rows forgets the names of the classes.
+        # a class's row of counts as one integer; sorting the rows forgets the names of the classes.
         base = math.prod(K + 1 for K in sizes) + 1
         factors = np.cumprod([1, *(K + 1 for K in sizes[:-1])]).astype(np.intp)
         codes = np.einsum("ngc,g->nc", self.counts, factors)

@@ -25,8 +25,7 @@ from darrm_opt.tables.priors import FORMS, Dirichlet, FavouredBeta, PluralityPri
 from darrm_opt.tables.problem import Histograms, histograms
 from darrm_opt.tables.table import Table
 
-MAX_PRICE = 1e6
-"""Largest price of a wrong label in a named objective: beyond it, right ones do not count in doubles."""
+MAX_PRICE = 1e6  # largest price of a wrong label in a named objective: beyond it, right ones do not count in doubles
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ def as_table_objective(
             numbers = tuple(float(part) for part in inside.split(","))
         except ValueError as err:
             raise InvalidInput("objective", text, accepted) from err
-        # A truth implies Bayes' rule for the voters' accuracies, which weights of votes or a tie rule would contradict.
+        # a truth implies Bayes' rule for the voters' accuracies, which weights of votes or a tie rule would contradict.
         if name == "truth":
             for argument, value, default in (("ties", ties, "excluded"), ("weights", weigh, None)):
                 if value != default:

@@ -29,17 +29,13 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array
 from darrm_opt.problem import Problem
 
-MAX_PARTITIONS = 20_000
-"""Maximum number of partitions of a table: K = 50, C = 5 has 3,765, K = 100, C = 4 has 8,037."""
+MAX_PARTITIONS = 20_000  # maximum number of partitions of a table: K = 50, C = 5 has 3,765, K = 100, C = 4 has 8,037
 
 THREE_PARTS_TOO_MANY = 500
 """Voters from which three parts alone have more than `MAX_PARTITIONS` partitions: (K + 3)²/12, rounded."""
 
-MAX_EDGES = 500_000
-"""Maximum number of pairs of neighbouring vote counts: some ten seconds."""
-
-ABSTENTION = -1
-"""The value of ⊥ among vote counts."""
+MAX_EDGES = 500_000  # maximum number of pairs of neighbouring vote counts: some ten seconds
+ABSTENTION = -1  # the value of ⊥ among vote counts
 
 Index = NDArray[np.intp]
 Partition = tuple[int, ...]

@@ -13,8 +13,7 @@ from darrm_opt.noise import ABSENT, check_unmasked
 
 VoteTable = NDArray[np.int64]
 
-Labels = NDArray[np.signedinteger]
-"""Released classes, `ABSTENTION` for ⊥, shape (N,), of type `label_type`."""
+Labels = NDArray[np.signedinteger]  # released classes, `ABSTENTION` for ⊥, shape (N,), of type `label_type`
 
 SIGNED = "Votes of -1 and 1 become 0 and 1 by (votes + 1) // 2."
 """Advice if votes are not all 0 or 1, for any votes: errors must not reveal votes."""

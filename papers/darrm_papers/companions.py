@@ -54,8 +54,7 @@ BAGGING = (
 LABELS = {50: (11, 85, 211), 100: (43, 338, 843), 150: (95, 759, 1897), 250: (264, 2108, 5269)}
 """Labels of SAA by chunks, as DPBag and its supplement print them for ε = 1, 3 and 5."""
 
-PRINTED_DELTA, TRUE_DELTA = 1e-5, 1e-3
-"""δ that is printed beside these counts, and the one that they follow from."""
+PRINTED_DELTA, TRUE_DELTA = 1e-5, 1e-3  # δ that is printed beside these counts, and the one that they follow from
 
 
 def bagging_tables() -> Reproduction:
@@ -341,7 +340,7 @@ def sign_sgd(*, data: str | None = None, quick: bool = False, seed: int = 0) -> 
         right = []
         for run in range(seed, seed + (2 if quick else 10)):
             shown, source = binary_data(data, 100, run), SeededRandomnessForTestsOnly(run)
-            # A test on public data: seeded coins, and no log that charges them.
+            # a test on public data: seeded coins, and no log that charges them.
             vote = PrivateVote(NoiseFunctionMechanism(noise), source=source)
             mean = shown.X.mean(axis=0)
             parts = np.array_split(np.random.default_rng(run).permutation(len(shown.y)), K)
@@ -354,7 +353,7 @@ def sign_sgd(*, data: str | None = None, quick: bool = False, seed: int = 0) -> 
                 weights += 0.3 / (1 + number / 10) * release_signs(vote, sent)
             predicted = np.c_[shown.pool - mean, np.ones(len(shown.pool))] @ weights > 0
             right.append(float((predicted == shown.truth).mean()))
-        # A plain majority of K voters costs ⌈K/2⌉ε (docs/proofs.md, "Closed forms of the baselines").
+        # a plain majority of K voters costs ⌈K/2⌉ε (docs/proofs.md, "Closed forms of the baselines").
         epsilon = {"none": math.ceil(K / 2) * voter.epsilon, "a fair coin": 0.0}.get(name, problem.target.epsilon)
         rows.append((name, epsilon, float(np.mean(right)), float(np.std(right))))
     heads = (

@@ -55,11 +55,8 @@ from darrm_papers.moments_accountant import (
     vote_spread,
 )
 
-DATASETS = ("digits", "breast-cancer")
-"""Handwritten fives against eights; malign against benign."""
-
-MODELS = ("naive-bayes", "logistic", "tree")
-"""Teachers, each untrained and with whatever scaling it needs inside."""
+DATASETS = ("digits", "breast-cancer")  # handwritten fives against eights; malign against benign
+MODELS = ("naive-bayes", "logistic", "tree")  # teachers, each untrained and with whatever scaling it needs inside
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,7 @@ from darrm_opt.teachers import Partition, checked_chunks
 
 Array = NDArray[np.float64]
 
-ORDERS = range(1, 81)
-"""Orders l at which moments are kept (the authors' choice, L = 80)."""
+ORDERS = range(1, 81)  # orders l at which moments are kept (the authors' choice, L = 80)
 
 
 @dataclass(frozen=True)

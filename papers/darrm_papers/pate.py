@@ -47,11 +47,8 @@ from darrm_papers.moments_accountant import (
     moment_increment,
 )
 
-GRID_END = 500.0
-"""Largest λ of the paper's grid."""
-
-GRID_STEP = 0.5
-"""Step of the paper's grid, which starts at λ_min = 1 + ln(1/δ)/ε."""
+GRID_END = 500.0  # largest λ of the paper's grid
+GRID_STEP = 0.5  # step of the paper's grid, which starts at λ_min = 1 + ln(1/δ)/ε
 
 
 @dataclass(frozen=True)

@@ -33,11 +33,8 @@ from solver_cache.location import DAMAGED, ELSEWHERE, MEMORY, CacheError, ReadOn
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
 
-MIN_FREE_BYTES = 2**20
-"""Free disk space below which an answer and its job may not fit."""
-
-OPENING_SECONDS = 60
-"""Longest wait for another process that creates or migrates the file."""
+MIN_FREE_BYTES = 2**20  # free disk space below which an answer and its job may not fit
+OPENING_SECONDS = 60  # longest wait for another process that creates or migrates the file
 
 
 WRITING = "BEGIN IMMEDIATE"

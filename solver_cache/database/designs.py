@@ -30,20 +30,17 @@ from solver_cache.model import COUNTS, NUMBERS, SearchColumns, is_shape
 TAG_PATTERN = "[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 MAX_TAGS = 32
 MAX_LISTED = 1000
-MAX_ROWS = 2**31 - 1
-"""More rows than any store has."""
+MAX_ROWS = 2**31 - 1  # more rows than any store has
 
 MAX_EVICTED_AT_ONCE = 500
-CLOSE = 1e-9
-"""Relative tolerance of filters for ε and m: 0.3/0.1 counts as 3."""
+CLOSE = 1e-9  # relative tolerance of filters for ε and m: 0.3/0.1 counts as 3
 
 _NAMES = ("key", "created", *SearchColumns.__dataclass_fields__)
 
 _PLACE = {"sqlite": "instr(record, '\"problem\":')", "postgresql": "strpos(record, '\"problem\":')"}
 """Position of the problem in a record: columns hold its numbers, but not the points of profiles."""
 
-MAX_PROBLEM = 4000
-"""Longest text of a γ's problem."""
+MAX_PROBLEM = 4000  # longest text of a γ's problem
 
 
 def _design_query(statements: Statements) -> str:

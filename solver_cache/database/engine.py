@@ -15,18 +15,15 @@ from sqlalchemy import URL, Connection, Engine, TextClause, create_engine, event
 
 from solver_cache.database.statements import Values
 
-CONNECTING_SECONDS = 10
-"""Time limit for connecting: by default an unreachable host blocks a request for minutes."""
-
-SILENT_MILLISECONDS = 30_000
-"""Longest time without an acknowledgement of sent data (Linux)."""
+CONNECTING_SECONDS = 10  # time limit for connecting: by default an unreachable host blocks a request for minutes
+SILENT_MILLISECONDS = 30_000  # longest time without an acknowledgement of sent data (Linux)
 
 
 def postgresql_engine(location: URL, *, read_only: bool) -> Engine:
     """Return the engine for a PostgreSQL URL."""
     limits: dict[str, Any] = {"connect_timeout": CONNECTING_SECONDS, "tcp_user_timeout": SILENT_MILLISECONDS}
     arguments = {name: value for name, value in limits.items() if name not in location.query}
-    # A database in SQL_ASCII, the encoding of initdb without a locale, returns bytes.
+    # a database in SQL_ASCII, the encoding of initdb without a locale, returns bytes.
     arguments["client_encoding"] = "utf8"
     engine = create_engine(location, hide_parameters=True, pool_pre_ping=True, connect_args=arguments)
     return engine.execution_options(postgresql_readonly=True) if read_only else engine

@@ -38,14 +38,9 @@ from solver_cache.model import MAX_LEASE_SECONDS, State, check_lease
 
 STATES: tuple[State, ...] = get_args(State)
 FINAL_STATES: tuple[State, ...] = ("done", "failed", "cancelled")
-MAX_RUNNING = 2**31 - 1
-"""Number of running jobs per client that stands for no limit."""
-
-TAKE_LOCK = 0x6461_7272_6E
-"""PostgreSQL lock under which one process at a time takes jobs of clients with a limit."""
-
-MAX_PRUNED_AT_ONCE = 1_000
-"""Jobs deleted in one transaction, so that other writers get their turn."""
+MAX_RUNNING = 2**31 - 1  # number of running jobs per client that stands for no limit
+TAKE_LOCK = 0x6461_7272_6E  # PostgreSQL lock under which one process at a time takes jobs of clients with a limit
+MAX_PRUNED_AT_ONCE = 1_000  # jobs deleted in one transaction, so that other writers get their turn
 
 QUEUED: dict[str, Any] = {
     "state": "queued",
@@ -281,7 +276,7 @@ class Jobs:
                 f"lease_until = :now + :lease WHERE id = :id RETURNING {_COLUMNS}"
             )
             job = job_of(only_row(statements.rows(taking, owner=owner, lease=lease_seconds, id=found[0][0])))
-            # A table of its own: one row per client, however many jobs it ever had.
+            # a table of its own: one row per client, however many jobs it ever had.
             turn = (
                 "INSERT INTO darrm_job_turns (client, served) VALUES (:client, :served) "
                 "ON CONFLICT (client) DO UPDATE SET served = excluded.served"

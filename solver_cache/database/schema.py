@@ -22,12 +22,12 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             "shape TEXT, voter_epsilon DOUBLE PRECISION, voter_delta DOUBLE PRECISION, "
             "target_epsilon DOUBLE PRECISION, target_delta DOUBLE PRECISION, utility DOUBLE PRECISION, bytes INTEGER)"
         ),
-        # A covering index, best first: only rows that match are read.
+        # a covering index, best first: only rows that match are read.
         (
             "CREATE INDEX darrm_solutions_asked ON darrm_solutions (voters, objective, core, utility, key, shape, "
             "voter_epsilon, voter_delta, affected, target_epsilon, target_delta)"
         ),
-        # A covering index for lists, newest first: records are a hundred times longer.
+        # a covering index for lists, newest first: records are a hundred times longer.
         (
             "CREATE INDEX darrm_solutions_listed ON darrm_solutions (core, created, key, voters, voter_epsilon, "
             "target_epsilon)"
@@ -79,8 +79,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
 )
 """Statements of each migration, the first from an empty database."""
 
-ADVISORY_LOCK = 0x6461_7272_6D
-"""PostgreSQL lock of migrations ("darrm" in ASCII)."""
+ADVISORY_LOCK = 0x6461_7272_6D  # PostgreSQL lock of migrations ("darrm" in ASCII)
 
 
 class NewerSchema(Exception):

@@ -44,17 +44,10 @@ if TYPE_CHECKING:
     from solver_cache.database.designs import Designs
     from solver_cache.database.jobs import Jobs
 
-ROWS_PER_PAGE = 200
-"""Rows read at a time, so that no transaction stays open while the caller works."""
-
-MAX_READS_AT_ONCE = 1_000
-"""Answers marked as read in one transaction."""
-
-READ_SECONDS = 3600.0
-"""Interval within which an answer is marked as read once."""
-
-CANDIDATES_PER_PAGE = 4
-"""Candidates read at a time; usually the first is taken."""
+ROWS_PER_PAGE = 200  # rows read at a time, so that no transaction stays open while the caller works
+MAX_READS_AT_ONCE = 1_000  # answers marked as read in one transaction
+READ_SECONDS = 3600.0  # interval within which an answer is marked as read once
+CANDIDATES_PER_PAGE = 4  # candidates read at a time; usually the first is taken
 
 _COLUMNS = ("key", "core", "record", "digest", "created", *SearchColumns.__dataclass_fields__, "bytes")
 

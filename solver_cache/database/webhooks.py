@@ -10,8 +10,7 @@ from solver_cache.database.connection import Database
 from solver_cache.database.jobs import FINAL_STATES, Job, stored_job
 from solver_cache.database.statements import FOR_UPDATE, SKIP_LOCKED, Statements, is_listed, only_row, stored_values
 
-MAX_DELAY_SECONDS = 86_400.0
-"""Longest time between two attempts; a later due time was written by a wrong clock."""
+MAX_DELAY_SECONDS = 86_400.0  # longest time between two attempts; a later due time was written by a wrong clock
 
 WebhookState = Literal["pending", "delivered", "failed"]
 

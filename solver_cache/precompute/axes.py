@@ -26,11 +26,8 @@ from typing import Any
 from darrm_opt.decimals import out_of_range
 from darrm_opt.errors import InvalidInput
 
-MAX_VALUES = 1_000_000
-"""Values of one quantity; a range with more is a mistake."""
-
-NEARLY = 1e-9
-"""Tolerance for the end of a range, as a share of a step: 0.1 + 2·0.1 is not 0.3."""
+MAX_VALUES = 1_000_000  # values of one quantity; a range with more is a mistake
+NEARLY = 1e-9  # tolerance for the end of a range, as a share of a step: 0.1 + 2·0.1 is not 0.3
 
 _RANGE = ("from", "to", "step", "factor", "points", "spacing")
 _AXIS = "a number, a formula, a list of them, or a range { from, to, step | factor | points }"
@@ -167,8 +164,7 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
 CONSTANTS = {"inf": math.inf}
 
 MAX_LENGTH = 200
-MAX_BRACKETS = 40
-"""Brackets of a formula; with `MAX_LENGTH` they keep every recursion below 200 calls."""
+MAX_BRACKETS = 40  # brackets of a formula; with `MAX_LENGTH` they keep every recursion below 200 calls
 
 _OPERATORS: dict[type, Callable[..., float]] = {
     ast.Add: operator.add,
@@ -247,7 +243,7 @@ class _Unreadable(Exception):
 def _formula(node: ast.expr, allowed_names: set[str]) -> Formula:  # noqa: PLR0911 — a return for each kind of node
     """Return the function that a syntax tree describes."""
     match node:
-        # A grid file is untrusted: anything else is rejected, and nothing is passed to `eval`. (True is an int.)
+        # a grid file is untrusted: anything else is rejected, and nothing is passed to `eval`. (True is an int.)
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             number = float(value)
             return lambda _: number

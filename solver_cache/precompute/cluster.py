@@ -20,14 +20,9 @@ from darrm_opt.optional_packages import require
 from solver_cache.precompute.executor import AssignmentEnded, AssignmentLost, AssignmentReport, End, ExecutorLost
 from solver_cache.precompute.worker import Assignment, Event, Work, perform, retried
 
-RETRY_SECONDS = 60.0
-"""Longest wait for a Dask scheduler that does not respond, or has no worker."""
-
-TASKS_PER_THREAD = 2
-"""Tasks per thread of the cluster: one running, one on its way."""
-
-SHUTDOWN_SECONDS = 30.0
-"""Time limit for ending a local scheduler and its workers."""
+RETRY_SECONDS = 60.0  # longest wait for a Dask scheduler that does not respond, or has no worker
+TASKS_PER_THREAD = 2  # tasks per thread of the cluster: one running, one on its way
+SHUTDOWN_SECONDS = 30.0  # time limit for ending a local scheduler and its workers
 
 _LOG = logging.getLogger("solver_cache.precompute")
 
@@ -54,7 +49,7 @@ class Cluster:
         self._without_workers_since: float | None = None
         self._local: Any = None
         if scheduler is None:
-            # A local cluster ends with the run.
+            # a local cluster ends with the run.
             self._local = _local(workers or usable_processors())
             scheduler = str(self._local.scheduler_address)
         elif "://" not in scheduler:

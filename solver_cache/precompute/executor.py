@@ -27,8 +27,7 @@ class AssignmentLost:
     reason: str
 
 
-End = AssignmentEnded | AssignmentLost
-"""Last event of an assignment."""
+End = AssignmentEnded | AssignmentLost  # last event of an assignment
 
 
 @dataclass(frozen=True)

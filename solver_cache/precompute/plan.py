@@ -26,8 +26,7 @@ from solver_cache.precompute.grid import Grid
 from solver_cache.store import Store
 
 GROUP_SIZE = 12
-MIN_GROUP = 3
-"""Smaller groups do not repay the lead."""
+MIN_GROUP = 3  # smaller groups do not repay the lead
 
 MIN_WARM_K = 101
 """Smallest K for which warm starts save time.
@@ -35,15 +34,11 @@ MIN_WARM_K = 101
 Measured: nothing at K ≤ 75, 2 to 7 % at 101. Designs in stages (`is_expensive`) start cold.
 """
 
-BATCH_SECONDS = 1.0
-"""Work per batch, where it can be divided."""
-
-MAX_BATCH = 500
-"""Problems per batch: some lines of a grid, whose problems share their rows (`cached_rows`)."""
+BATCH_SECONDS = 1.0  # work per batch, where it can be divided
+MAX_BATCH = 500  # problems per batch: some lines of a grid, whose problems share their rows (`cached_rows`)
 
 KEYS_PER_LOOKUP = 600
-SAMPLE = 500
-"""Problems per part that an estimate examines."""
+SAMPLE = 500  # problems per part that an estimate examines
 
 Cost = Callable[[Any], float]
 

@@ -39,19 +39,13 @@ from solver_cache.precompute.worker import (
 )
 from solver_cache.store import Store
 
-MAX_ATTEMPTS = 5
-"""Attempts at a problem that fails or kills its worker."""
-
-BACK_OFF = 0.5
-"""Pause before the second attempt; doubled for each further one, up to `MAX_BACK_OFF`."""
+MAX_ATTEMPTS = 5  # attempts at a problem that fails or kills its worker
+BACK_OFF = 0.5  # pause before the second attempt; doubled for each further one, up to `MAX_BACK_OFF`
 
 MAX_BACK_OFF = 30.0
 
-POLL_SECONDS = 0.25
-"""Longest wait for events."""
-
-REPORT_SECONDS = 0.1
-"""Interval between progress reports."""
+POLL_SECONDS = 0.25  # longest wait for events
+REPORT_SECONDS = 0.1  # interval between progress reports
 
 TASKS_PER_WORKER = 3
 """Assignments per worker if the remaining work were divided evenly.
@@ -59,14 +53,12 @@ TASKS_PER_WORKER = 3
 They shrink towards the end, so that all workers finish together. One batch, claimed at once, may feed several.
 """
 
-MIN_TASK_SECONDS = 0.02
-"""Least expected work of an assignment cut from a batch."""
+MIN_TASK_SECONDS = 0.02  # least expected work of an assignment cut from a batch
 
 LAST_SAVE_SECONDS = 0.05
 """Interval between saves once all work is handed out: short, because no worker works during the last one."""
 
-MAX_UNSAVED = 1000
-"""Answers stored in one transaction."""
+MAX_UNSAVED = 1000  # answers stored in one transaction
 
 _LOG = logging.getLogger("solver_cache.precompute")
 
@@ -247,7 +239,7 @@ class Scheduler:
                 del self._in_flight[report.number]
                 silence = "its worker did not report a result"
                 self._recover(flight, event.reason if isinstance(event, AssignmentLost) else silence)
-            # A second answer, from a worker thought lost: the first one counts.
+            # a second answer, from a worker thought lost: the first one counts.
             elif (spec := flight.left.pop(event.key, None)) is None:
                 continue
             elif isinstance(event, Answer):

@@ -37,8 +37,7 @@ LEASE = 30.0
 """Lease of a claim: how long the keys of a killed run stay claimed. It must outlast anything that delays a
 renewal, such as a restart of the database."""
 
-RETRY_SECONDS = 60.0
-"""Time limit for retries while the store does not respond."""
+RETRY_SECONDS = 60.0  # time limit for retries while the store does not respond
 
 _LOG = logging.getLogger("solver_cache.precompute")
 
@@ -111,8 +110,7 @@ Work = Callable[[Assignment], Iterator[Event]]
 SAVE_SECONDS = 0.25
 """Interval between saves, and between reports of quick answers: the most solved work that a crash loses."""
 
-QUICK_SECONDS = 0.01
-"""A slower answer is reported at once."""
+QUICK_SECONDS = 0.01  # a slower answer is reported at once
 
 
 def event_groups(events: Iterable[Event], *, careful: bool) -> Iterator[list[Event]]:

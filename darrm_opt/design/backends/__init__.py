@@ -45,8 +45,7 @@ BACKENDS: dict[str, BackendEntry] = {
     ),
 }
 
-MAX_SCALED_COLUMNS = 200
-"""Largest number of variables of a program that is solved beyond a solver's own tolerance."""
+MAX_SCALED_COLUMNS = 200  # largest number of variables of a program that is solved beyond a solver's own tolerance
 
 
 def row_scale(columns: int) -> float:
@@ -108,8 +107,7 @@ class ColdProgram:
         self._rows, self._limits = np.empty((0, self._entries)), np.empty(0)
 
 
-MIN_TOLERANCE = 1e-10
-"""Default primal and dual feasibility tolerance; the smallest that HiGHS accepts."""
+MIN_TOLERANCE = 1e-10  # default primal and dual feasibility tolerance; the smallest that HiGHS accepts
 
 
 def open_backend(name: str, entries: int, tolerance: float = MIN_TOLERANCE) -> Backend:

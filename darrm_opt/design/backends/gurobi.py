@@ -10,8 +10,7 @@ from darrm_opt.design.solution import Status
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import Array, Integers
 
-MIN_TOLERANCE = 1e-9
-"""Feasibility and optimality tolerance; the smallest that Gurobi accepts."""
+MIN_TOLERANCE = 1e-9  # feasibility and optimality tolerance; the smallest that Gurobi accepts
 
 _TOO_LARGE_FOR_LICENCE = 10010
 _STATUS = {

@@ -27,15 +27,13 @@ OPTIONS: dict[str, Option] = {
     "presolve": "off",  # it would discard the warm start
 }
 
-LOOSE_TOLERANCE = 1e-7
-"""HiGHS's default primal and dual feasibility tolerance."""
+LOOSE_TOLERANCE = 1e-7  # HiGHS's default primal and dual feasibility tolerance
 
 MIN_ENTRY = 1e-9
 """HiGHS drops smaller matrix entries (1e-12 on our scale) with a warning; kept, they make its dual ratio test fail on
 one problem in thirty. No guarantee depends on the rows that a solver saw."""
 
-DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
-"""Values of HiGHS's option simplex_strategy."""
+DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4  # values of HiGHS's option simplex_strategy
 
 ATTEMPTS = (
     (DUAL_SIMPLEX, False, False),
@@ -66,15 +64,13 @@ PROGRAM_OPTIONS: dict[str, Option] = {
     "small_matrix_value": MIN_ENTRY,
 }
 
-NO_LIMIT = 2**31 - 1
-"""Value of HiGHS's option simplex_iteration_limit."""
+NO_LIMIT = 2**31 - 1  # value of HiGHS's option simplex_iteration_limit
 
 UNSCALED, SCALED = 0, 2
 """Values of HiGHS's option simplex_scale_strategy: rows are of order one already, and scaling costs large programs
 their accuracy."""
 
-CHOSEN_BY_HIGHS, DEVEX = -1, 1
-"""Values of HiGHS's option simplex_dual_edge_weight_strategy."""
+CHOSEN_BY_HIGHS, DEVEX = -1, 1  # values of HiGHS's option simplex_dual_edge_weight_strategy
 
 MIN_DEVEX_COLUMNS = 100
 """From this many variables on, and once rows were dropped because of their number, the dual simplex uses Devex pricing:

@@ -30,23 +30,18 @@ from darrm_opt.design.backends import ColdProgram, Outcome
 from darrm_opt.design.solution import Status
 from darrm_opt.noise import Array
 
-MAX_ITERATIONS = 100
-"""Three times as many iterations as any program was seen to need."""
+MAX_ITERATIONS = 100  # three times as many iterations as any program was seen to need
 
 MIN_STEP, MAX_SHORT_STEPS = 0.1, 3
 """Share of a direction below which a step is short, and number of consecutive short steps that ends a solve."""
 
-MIN_SLACK = 0.1
-"""Smallest initial slack of a row, as a share of its limit."""
+MIN_SLACK = 0.1  # smallest initial slack of a row, as a share of its limit
 
 MIN_LIMIT_SHARE = 1e-3
 """Rows are scaled to limits of 1, or, if the limit is below this share of the entries' sum, to that share."""
 
-TO_BOUNDARY = 0.99
-"""Share of the distance to the boundary that a step takes."""
-
-CENTRE_SHARE = 0.1
-"""Share of the requested gap to which products of slacks and multipliers are centred."""
+TO_BOUNDARY = 0.99  # share of the distance to the boundary that a step takes
+CENTRE_SHARE = 0.1  # share of the requested gap to which products of slacks and multipliers are centred
 
 
 class _Point(NamedTuple):

@@ -25,11 +25,8 @@ SOURCES: str | os.PathLike[str] = os.path.dirname(__file__)
 LIBRARY: str | os.PathLike[str] = os.path.join(os.path.dirname(__file__), "kernel.so.1")
 """Named so that Python does not take it for an extension module."""
 
-LARGEST = sys.float_info.max
-"""Stands for infinity in the library, which is compiled without infinities."""
-
-DONE, OUT_OF_TIME, OUT_OF_MEMORY = range(3)
-"""Return values of the library's functions."""
+LARGEST = sys.float_info.max  # stands for infinity in the library, which is compiled without infinities
+DONE, OUT_OF_TIME, OUT_OF_MEMORY = range(3)  # return values of the library's functions
 
 CHOICES = ("auto", "c", "numpy")
 
@@ -40,8 +37,7 @@ STALE = (
 )
 """Warning for a checkout whose sources have changed since it was installed."""
 
-MIN_THREADED_WORK = 1e7
-"""Additions from which a library call gets its own thread: some 10 ms."""
+MIN_THREADED_WORK = 1e7  # additions from which a library call gets its own thread: some 10 ms
 
 Result = TypeVar("Result")
 

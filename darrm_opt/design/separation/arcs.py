@@ -49,20 +49,14 @@ from darrm_opt.design.separation.result import Collector, Settle, WorstCase
 from darrm_opt.noise import Array, Integers, NoiseFunction
 from darrm_opt.rounding import UNIT_ROUNDOFF
 
-MAX_NODES = 20_000_000
-"""Nodes after which the kernel's search stops: open nodes are left out at their bounds."""
-
-MAX_NODES_NUMPY = 200_000
-"""The same for NumPy."""
-
-MAX_PAIRED_VERTICES = 24
-"""With more vertices than this, a climb starts from those of the upper chain only."""
+MAX_NODES = 20_000_000  # nodes after which the kernel's search stops: open nodes are left out at their bounds
+MAX_NODES_NUMPY = 200_000  # the same for NumPy
+MAX_PAIRED_VERTICES = 24  # with more vertices than this, a climb starts from those of the upper chain only
 
 MIN_CLIMBED, MAX_CLIMBED, MAX_CLIMBING_WORK = 6, 96, 400_000
 """Multisets from which a search for cuts climbs: as many as their steps, of K² operations each, allow."""
 
-THOROUGHNESS = 20
-"""Factor of that number before a proof: each cut that climbs miss costs a proof of its own."""
+THOROUGHNESS = 20  # factor of that number before a proof: each cut that climbs miss costs a proof of its own
 
 ENOUGH_CUTS = 4
 """Number of cuts at which a search for cuts ends: if the climb missed them, the next one starts close to them."""
@@ -329,8 +323,7 @@ def search_arcs(
     search.offer_to(collector, len(vertices_of(constraint).p))
 
 
-MAX_JOINT = 16
-"""Number of slopes in one joint search by the kernel."""
+MAX_JOINT = 16  # number of slopes in one joint search by the kernel
 
 
 def search_jointly(noise: NoiseFunction, constraint: PrivacyConstraint, q: Array, above: Array) -> tuple[Array, Counts]:

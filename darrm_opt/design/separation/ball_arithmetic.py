@@ -23,8 +23,7 @@ from darrm_opt.problem import Problem
 if TYPE_CHECKING:
     from flint import arb
 
-BITS = 256
-"""Working precision [bits]: balls stay below 1e-60 for every affordable K."""
+BITS = 256  # working precision [bits]: balls stay below 1e-60 for every affordable K
 
 
 class BallConstraint:
@@ -150,8 +149,7 @@ def ball_worst_case(noise: NoiseFunction, problem: Problem) -> WorstCase:
     return WorstCase(bound, value, counts, np.empty((0, counts.size), dtype=np.int64), "ball", bound - value)
 
 
-MAX_MULTISETS = 20_000
-"""Maximum number of multisets of a profile's vertices searched in ball arithmetic, some seconds."""
+MAX_MULTISETS = 20_000  # maximum number of multisets of a profile's vertices searched in ball arithmetic, some seconds
 
 
 def _profile_worst_case(ball: BallConstraint, noise: NoiseFunction, problem: Problem) -> WorstCase:

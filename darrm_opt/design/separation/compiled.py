@@ -42,14 +42,12 @@ from darrm_opt.rounding import UNIT_ROUNDOFF
 SETTLES: tuple[Settle, ...] = ("always", "until a cut", "never", "one kind")
 """In the order of their numbers in the kernel."""
 
-MIN_PRUNED_WORK = 1e4
-"""Entries of rows from which a first pass over the faces pays."""
+MIN_PRUNED_WORK = 1e4  # entries of rows from which a first pass over the faces pays
 
 MAX_SIEVED_MEAN = 2.0
 """The kernel's MOST_SIEVED_MEAN: with more voters off their ends, a pass over a row may cost less than its sieves."""
 
-PARTS_PER_THREAD = 4
-"""Parts per thread, as columns differ in length and in open work."""
+PARTS_PER_THREAD = 4  # parts per thread, as columns differ in length and in open work
 
 
 def search_columns(

@@ -31,8 +31,7 @@ from darrm_opt.noise import Array
 MAX_TERMS = 64
 """With more terms, a mean in NumPy is a product with a matrix of (r+1)² doubles instead of a loop over terms."""
 
-MAX_MATRIX_GIB = 4.0
-"""Largest such matrix, with the table of masses that makes it or that the kernel loops over [GiB]."""
+MAX_MATRIX_GIB = 4.0  # largest such matrix, with the table of masses that makes it or that the kernel loops over [GiB]
 
 
 def search_monotone(signed: Array, constraint: PrivacyConstraint, collector: Collector) -> WorstCase:

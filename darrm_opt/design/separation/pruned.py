@@ -61,8 +61,7 @@ from darrm_opt.rounding import UNIT_ROUNDOFF
 MAX_SKELETONS_PER_ROW = 2
 """With more than n + 2·rows open skeletons, searching whole rows costs less than single skeletons."""
 
-LAYERS_BETWEEN_ROW_BOUNDS = 8
-"""Layers between two computations of the rows' bounds; in between the last ones hold."""
+LAYERS_BETWEEN_ROW_BOUNDS = 8  # layers between two computations of the rows' bounds; in between the last ones hold
 
 
 @dataclass(frozen=True)
@@ -263,7 +262,7 @@ def _sieve_by_steepest_kind(search: _Search, open_rows: _OpenRows, moving: int) 
         i, n1 = np.nonzero(is_above)
         parts.append((i + row, n1))
         largest = bound.max(axis=1, initial=-np.inf, where=~is_above)
-        # A skeleton left out counts with its largest possible bound, which the proof's bound must cover.
+        # a skeleton left out counts with its largest possible bound, which the proof's bound must cover.
         search.collector.leave_out(float((largest + slack[part]).max()))
     return np.concatenate([i for i, _ in parts]), np.concatenate([n1 for _, n1 in parts])
 

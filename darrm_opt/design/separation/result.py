@@ -32,8 +32,7 @@ MAX_TABLE_ENTRIES = 2_000_000
 MAX_PASSED_ENTRIES = 1_500_000_000
 """Maximum number of entries of a row's blossoms in a pass, some 0.5 s: all of them up to K = 2,078."""
 
-TAIL = 2.0**-60
-"""Mass at which a binomial is cut; charged in `evaluation_error`."""
+TAIL = 2.0**-60  # mass at which a binomial is cut; charged in `evaluation_error`
 
 MAX_EVALUATED_MEAN = 64.0
 """Largest M·Δ at which a mean over the binomials is worth its terms; beyond, only complete search or the row bound."""
@@ -155,8 +154,7 @@ class Collector:
         return WorstCase(max(self.value, self.left_out) + error, self.value, self.counts, cuts, method, error)
 
 
-MAX_DIRECT_MEAN = 500.0
-"""Up to this mean no mean^k/k! overflows (e^500 < 1e218); beyond it logarithms are needed."""
+MAX_DIRECT_MEAN = 500.0  # up to this mean no mean^k/k! overflows (e^500 < 1e218); beyond it logarithms are needed
 
 
 @functools.lru_cache(maxsize=4096)

@@ -30,8 +30,7 @@ from darrm_papers.darrm.printed import (
 )
 from darrm_papers.pate import gnmax_sigma
 
-POINTS = 8001
-"""Grid points of the exact account: sound for any number."""
+POINTS = 8001  # grid points of the exact account: sound for any number
 
 SOUND_FOR = (
     (

@@ -33,15 +33,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SLACK = 0.1
-"""δ′ of Figure 6 and Table 3."""
-
-SHARED_P = np.linspace(0.5, 1.0, 401)
-"""Where the largest tv error over a p that all voters share is looked for."""
+SLACK = 0.1  # δ′ of Figure 6 and Table 3
+SHARED_P = np.linspace(0.5, 1.0, 401)  # where the largest tv error over a p that all voters share is looked for
 
 
-GAUSSIAN_SHIFT = 0.0325
-"""μ of Gaussian noise by which a voter is (0.1, 1e-5)-DP."""
+GAUSSIAN_SHIFT = 0.0325  # μ of Gaussian noise by which a voter is (0.1, 1e-5)-DP
 
 
 @dataclass(frozen=True)
@@ -183,8 +179,7 @@ def _private(panel: Panel, noise: NoiseFunction) -> bool:
 
 K = 11
 
-DRAWS = 20_000
-"""Drawn vectors p where the tv error has no closed form: a standard error below 3e-4."""
+DRAWS = 20_000  # drawn vectors p where the tv error has no closed form: a standard error below 3e-4
 
 BELIEFS: dict[str, Callable[[], AnyObjective]] = {
     "U[0, 1]": rectangular,
@@ -256,8 +251,7 @@ def _worlds(draws: int, seed: int) -> dict[str, Callable[[NoiseFunction], Errors
     }
 
 
-PANELS_A_ROW = 4
-"""Beyond this the panels are wrapped: six become two rows of three."""
+PANELS_A_ROW = 4  # beyond this the panels are wrapped: six become two rows of three
 
 COLOURS = ("#D55E00", "#0072B2", "#009E73", "#CC79A7")
 """Okabe and Ito's, told apart by colour-blind readers."""
@@ -266,8 +260,7 @@ SIGNS = (("o", "-"), ("s", "--"), ("D", "-."), ("^", ":"))
 """Marker and line of each, which say the same in black and white."""
 
 
-HATCHES = ("", "//", "..", "xx")
-"""Pattern of each bar, which says the same in black and white."""
+HATCHES = ("", "//", "..", "xx")  # pattern of each bar, which says the same in black and white
 
 
 def shapes_figure(title: str, panels: Sequence[tuple[str, Mapping[str, NoiseFunction]]]) -> Figure:

@@ -37,8 +37,7 @@ STAND_IN = Privacy(8.0, 1e-4)
 
 K = paper.K
 
-NEW = "not in the paper"
-"""What stands for the paper's number in a row that the paper does not have."""
+NEW = "not in the paper"  # what stands for the paper's number in a row that the paper does not have
 
 
 @dataclass(frozen=True)

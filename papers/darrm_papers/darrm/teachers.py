@@ -118,11 +118,8 @@ def _file(folder: Path, begin: str) -> Path | None:
 
 Votes = NDArray[np.uint8]
 
-FEATURES = 20
-"""Main directions of the public pictures."""
-
-HELD_OUT = 100
-"""Digits held out of each draw, as many as the largest Q: scikit-learn has 356 fives and eights in all."""
+FEATURES = 20  # main directions of the public pictures
+HELD_OUT = 100  # digits held out of each draw, as many as the largest Q: scikit-learn has 356 fives and eights in all
 
 REGULARIZATION = 1.0
 """λ of the private teachers: a compromise found on these very data, which are public; elsewhere choose it otherwise."""
@@ -224,7 +221,7 @@ def public_features(pixels: Array, labels: NDArray[Any]) -> Any:
         raise InvalidInput("data", f"{len(public)} pictures of other classes", "some, which serve as public data")
     centre = public.mean(axis=0)
     directions = np.linalg.eigh(np.cov(public, rowvar=False))[1][:, ::-1][:, :FEATURES]
-    # An eigenvector has two signs, and which one comes out is the library's choice: make it ours, for the seed's sake.
+    # an eigenvector has two signs, and which one comes out is the library's choice: make it ours, for the seed's sake.
     largest = np.abs(directions).argmax(axis=0)
     directions *= np.sign(directions[largest, np.arange(directions.shape[1])])
 

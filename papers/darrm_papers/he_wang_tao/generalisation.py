@@ -24,8 +24,7 @@ from darrm_opt.rounding import ULP, up
 Sides = Literal["two", "one"]
 Constant = Literal["nine", "rederived"]
 
-MAX_USEFUL = 1 / 9
-"""From this ε on, 9ε ≥ 1 and the high-probability bound holds for any algorithm whatever."""
+MAX_USEFUL = 1 / 9  # from this ε on, 9ε ≥ 1 and the high-probability bound holds for any algorithm whatever
 
 _DATABASES = "a whole number of databases, at least 1"
 _SAMPLES = "a whole number of records, at least 1"

@@ -103,8 +103,7 @@ def _stated(
     return theorem
 
 
-MAX_ENUMERATED = 15
-"""Most mechanisms of different parameters for which theorem I's maximum is enumerated."""
+MAX_ENUMERATED = 15  # most mechanisms of different parameters for which theorem I's maximum is enumerated
 
 LEAK = Counterexample(
     "1000 runs of a mechanism that reveals the record with probability 1e-5 and is blank otherwise, which is "

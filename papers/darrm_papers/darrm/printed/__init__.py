@@ -16,25 +16,18 @@ from darrm_opt.problem import Privacy, Problem
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-K = 11
-"""Teachers, each on its own part of the data."""
-
-CLASSES = (5, 8)
-"""The two classes."""
+K = 11  # teachers, each on its own part of the data
+CLASSES = (5, 8)  # the two classes
 
 QUERIES = (20, 50, 100)
 
-DRAWS = 10
-"""How often the queries are drawn."""
-
-SLACK = 1e-4
-"""δ′ of the general composition over the queries."""
+DRAWS = 10  # how often the queries are drawn
+SLACK = 1e-4  # δ′ of the general composition over the queries
 
 VOTERS = {"mnist": Privacy(0.0892, 1e-4), "fashion-mnist": Privacy(0.0852, 1e-4)}
 """Privacy of one teacher, as the paper has it."""
 
-ACCURACY_TABLES = {1: 3, 6: 1, 8: 5, 10: 7}
-"""Number of the table → m."""
+ACCURACY_TABLES = {1: 3, 6: 1, 8: 5, 10: 7}  # number of the table → m
 
 COST_TABLES = {2: 3, 5: 1, 7: 5, 9: 7}
 """Number of the table → m. Table 2 belongs to Table 1; Tables 5, 7 and 9 to Tables 6, 8 and 10."""
@@ -51,8 +44,7 @@ def problem(m: int, dataset: str) -> Problem:
     return Problem.from_allowance(K=K, m=m, epsilon=privacy.epsilon, Delta=privacy.delta)
 
 
-GNMAX_ORDERS = {21.46: 34.31, 22.46: 35.74}
-"""Table 4: σ → λ, as printed."""
+GNMAX_ORDERS = {21.46: 34.31, 22.46: 35.74}  # table 4: σ → λ, as printed
 
 
 @dataclass(frozen=True)
@@ -130,11 +122,8 @@ Sense = Literal["exact", "accounting", "experiment"]
 """exact: computed from the paper's inputs, no data, no sampling but where said. accounting: the same for privacy
 totals. experiment: measured on data, so only comparable with the paper's."""
 
-Cell = str | float | int | None
-"""None: the paper's number is not at hand."""
-
-NOT_HERE = "not printed here"
-"""What stands for a number of the paper that is not at hand."""
+Cell = str | float | int | None  # none: the paper's number is not at hand
+NOT_HERE = "not printed here"  # what stands for a number of the paper that is not at hand
 
 
 @dataclass(frozen=True)

@@ -249,8 +249,6 @@ def renyi_sums(direction: Sequence[LawPairs], queries: int, delta: float) -> flo
 
 def renyi_of_pairs(pairs: Sequence[LawPairs], orders: Array) -> Array:
     """Return bounds on the largest Rényi divergence of the pairs at each order above 1; inf if a loss is infinite."""
-    if not all(laws.finite for laws in pairs):
-        return np.full(orders.size, np.inf)
     logs = [logarithms(laws, 0.0) for laws in pairs]
     largest = np.maximum(np.max([log_moments(*each, orders) for each in logs], axis=0), 0.0)
     return np.asarray(largest / (orders - 1) * (1 + 16 * ULP * orders / (orders - 1)))

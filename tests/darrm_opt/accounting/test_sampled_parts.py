@@ -231,7 +231,7 @@ def accounts_of(queries: int, delta: float, **known: Any) -> tuple[list[Privacy 
         lambda _: known.get("families"),
         lambda _: float(known.get("pure", math.inf)),
         lambda _: None,
-        Sampling(10, 5, neighbours=known.get("neighbours", "add-remove")),
+        Sampling(10, 5, labels=known.get("labels", 1)),
         *(3, 1, queries, delta),
     )
     return [guarantee.event() for guarantee, _ in events], accounts
@@ -251,25 +251,34 @@ def test_accounts_are_those_of_what_is_known(monkeypatch: pytest.MonkeyPatch) ->
         _, accounts = accounts_of(queries, 0.1, families=[triples(0.25), triples(0.5), triples(0.125)])
         assert accounts.keys() == names
         assert accounts["laws"].args[2:] == (0.5, queries, 0.1)
-        _, accounts = accounts_of(queries, 0.1, families=[triples(tight=False)])
+        _, accounts = accounts_of(queries, 0.1, families=[triples(), triples(tight=False)])
         assert accounts.keys() == names | {"renyi"}
         assert len(accounts["renyi"].args[0]) == queries
+    certain = LawTriples(np.array([[1.0, 0.0]]), np.array([[0.5, 0.5]]))
+    assert accounts_of(1, 0.1, families=[triples(), certain])[0] == []  # its largest finite loss is not all of it
     assert accounts_of(2, 0.1)[1].keys() == {"renyi", "pld"}
+    assert accounts_of(9, 0.1, labels=4)[1]["pld"].args[3:] == (3, 0.1)
     smaller, larger = Privacy(1.0, 0.1), Privacy(2.0, 0.1)
     assert sampled._least([lambda: larger, lambda: smaller]) == smaller
     for neighbours in ("replace-one", "add-remove"):
-        asked = seen(
-            monkeypatch, sampled_divergences=(np.array([2.0, 3.0]), np.array([0.5, 0.25])), rdp_epsilon=(1.0, 2)
-        )
+        sums = np.array([2.0, 3.0, 4.0]), np.array([0.5, 0.25, math.inf])
+        asked = seen(monkeypatch, sampled_divergences=sums, rdp_epsilon=(1.0, 2))
         scheme: Any = "without-replacement" if neighbours == "replace-one" else "poisson"
         sampling = Sampling(10, 5, scheme=scheme)
         assert sampled._renyi_of_divergences(np.ones_like, sampling, 4, 0.1) == Privacy(1.0, 0.1)
         assert asked["sampled_divergences"][1:] == (0.5, neighbours == "replace-one")
         assert asked["rdp_epsilon"][0].tolist() == [4 * 0.5 * (1 + 4 * UNIT), 4 * 0.25 * (1 + 4 * UNIT)]
+        sums[1][:] = math.inf
+        with pytest.raises(DeltaTooSmall, match="overflow"):
+            sampled._renyi_of_divergences(np.ones_like, sampling, 4, 0.1)
 
 
 def test_divergences_and_distributions_of_pairs_pay_for_their_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
-    laws: Any = [SimpleNamespace(finite=True, bounds=(np.array([[p]]), np.array([[1.0]]))) for p in (0.5, 0.25, 0.125)]
+    laws = [stub([[p]], [[1.0]]) for p in (0.5, 0.25, 0.125)]
+    assert (
+        sampled.renyi_of_pairs([*laws, stub([[0.5, 0.5]], [[1.0, 0.0]])], np.array([1.5, 3.0])).tolist()
+        == [math.inf] * 2
+    )
     moments = {math.log(p): value for p, value in ((0.5, [1.0, -3]), (0.25, [4.0, -2]), (0.125, [2.0, -9]))}
     monkeypatch.setattr(sampled, "log_moments", lambda log_p, *_: np.array(moments[float(log_p[0, 0])]))
     monkeypatch.setattr(sampled, "ULP", UNIT)
@@ -279,6 +288,8 @@ def test_divergences_and_distributions_of_pairs_pay_for_their_rounding(monkeypat
     profile = sampled._chords(knots, deltas)
     assert profile(np.array([0.0, 1.0])).tolist() == pytest.approx([0.5 * (1 + 16 * UNIT), 0.25 * (1 + 16 * UNIT)])
     assert profile(np.array([math.log((1 + math.e) / 2)]))[0] == pytest.approx(0.375 * (1 + 16 * UNIT), rel=1e-14)
+    before = (1 - 0.25 * math.exp(-1)) * (1 + 16 * UNIT)  # on the way from δ = 1 at slope 0
+    assert profile(np.array([-2.0]))[0] == pytest.approx(before, rel=1e-14)
     composed: Any = SimpleNamespace(repeated=lambda queries: ("composed", queries))
     for missing in (0.0, 0.125):
         asked = seen(
@@ -543,7 +554,7 @@ def test_a_round_is_summed_on_a_grid_and_charged_for_its_errors(monkeypatch: pyt
     ):
         monkeypatch.setattr(allocation, "SPREAD_SHARE", share)
         monkeypatch.setattr(allocation, "MAX_CELLS", most)
-        found = allocation.RoundProfile.of(lambda losses: 0.25 + 0 * losses, among, 0.0)
+        found = allocation.RoundProfile.of(lambda losses: 0.25 * np.exp(-losses), among, 0.0)
         cells = found.masses.size - 1
         assert cells == wanted
         step = end / cells
@@ -569,7 +580,7 @@ def test_both_directions_of_a_round_are_charged_for_its_errors() -> None:
     """U is 0 or 2 with chance ½ each, on a grid of steps of 1."""
     masses, means = np.array([0.0, 0.5, 0.5, 1.0]), np.array([0.0, 0.0, 0.0, 1.0])
     profile = allocation.RoundProfile(1.0, masses, means, 0.015625, 0.0078125)
-    for x in (0.5, 1.5):
+    for x in (0.25, 0.5, 1.5):
         error = 0.0078125 * (1 + x)
         found = [float(each(np.array([math.log(x)]))[0]) for each in (profile.removed, profile.added)]
         assert found[0] == pytest.approx(1 - x + x / 2 + error + x * 0.015625, rel=1e-14)
@@ -592,6 +603,11 @@ def test_atoms_end_where_the_profile_does(monkeypatch: pytest.MonkeyPatch) -> No
     one_side = known_profile(np.array([0.5, 0.5]), np.array([1.0, 0.0]))
     ratios, chances = allocation._atoms(one_side, 1e-9)
     assert (ratios[0], chances[0]) == (0.0, pytest.approx(0.5, abs=1e-3))
+
+
+def test_atoms_of_a_profile_that_rounding_brings_below_1_minus_x_are_a_law() -> None:
+    _, chances = allocation._atoms(lambda losses: known_profile(P, Q)(losses) * (1 - 1e-6), 1e-9)
+    assert chances.sum() == pytest.approx(1, abs=1e-14)
 
 
 def test_accounts_of_rounds_are_those_of_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

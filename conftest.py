@@ -10,8 +10,10 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from _pytest.doctest import DoctestModule
@@ -102,3 +104,14 @@ def own_surroundings(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pyte
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setenv("MPLBACKEND", "Agg")
+
+
+@pytest.fixture
+def move(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return what sets names of a module, such as CHUNK=3, for the rest of a test."""
+
+    def set_all(module: ModuleType, **values: Any) -> None:
+        for name, value in values.items():
+            monkeypatch.setattr(module, name, value)
+
+    return set_all

@@ -21,14 +21,9 @@ SUITES = {
 }
 """Names of the suites and what is in them."""
 
-EPSILON = 0.1
-"""ε of one voter [nats] where a case does not say it."""
-
-MU = 0.0325
-"""μ of the Gaussian voters that state several points: they are (0.1, 1e-5)-DP."""
-
-ALLOWANCES = (3, 10, 20, 50)
-"""m, as far as below K/2: from there on no noise is needed."""
+EPSILON = 0.1  # ε of one voter [nats] where a case does not say it
+MU = 0.0325  # μ of the Gaussian voters that state several points: they are (0.1, 1e-5)-DP
+ALLOWANCES = (3, 10, 20, 50)  # m, as far as below K/2: from there on no noise is needed
 
 OBJECTIVES = ("rectangular", "shared(1,1) agreement")
 
@@ -327,8 +322,7 @@ def engine() -> Iterator[Case]:
         )
 
 
-STATED = ((11, 8, 0.1), (35, 5, 1), (101, 3, 10))
-"""K, points of a voter's profile, and the processor time wanted [s]."""
+STATED = ((11, 8, 0.1), (35, 5, 1), (101, 3, 10))  # K, points of a voter's profile, and the processor time wanted [s]
 
 
 def profiles() -> Iterator[Case]:

@@ -31,8 +31,7 @@ from darrm_opt.record import DesignSpec
 
 RECORDS = Path("build/estimates.jsonl")
 
-MAX_SECONDS = tables.MAX_MEASURED_SECONDS
-"""Time limit of one design [s]; one that reaches it is left out."""
+MAX_SECONDS = tables.MAX_MEASURED_SECONDS  # time limit of one design [s]; one that reaches it is left out
 
 
 def between(rng: random.Random, low: float, high: float) -> float:

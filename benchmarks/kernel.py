@@ -25,8 +25,7 @@ from benchmarks.limits import byte_rate, operation_rate, processor_seconds, swee
 if TYPE_CHECKING:
     from darrm_opt import NoiseFunction, Problem
 
-SECONDS_PER_TURN = 0.2
-"""A search is repeated within a turn until it took about so long."""
+SECONDS_PER_TURN = 0.2  # a search is repeated within a turn until it took about so long
 
 
 @dataclass(frozen=True)

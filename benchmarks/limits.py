@@ -30,11 +30,8 @@ if TYPE_CHECKING:
     from darrm_opt import Problem
     from darrm_opt.noise import Array
 
-OPERATIONS = 5
-"""Operations for an entry of a row: two products and a sum of a step, a product and a sum of φ."""
-
-TAU, DRAWS = 50, 10_000
-"""Points and draws at each of them of the paper's objective (its Algorithm 5)."""
+OPERATIONS = 5  # operations for an entry of a row: two products and a sum of a step, a product and a sum of φ
+TAU, DRAWS = 50, 10_000  # points and draws at each of them of the paper's objective (its Algorithm 5)
 
 DESIGNS = (
     (11, 3.0, 1e-5, True, True),

@@ -28,19 +28,13 @@ from pathlib import Path
 
 from benchmarks.cases import Load
 
-ASKED = "/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4"
-"""The question: the paper's first real setting."""
-
-LONG = {"epsilon": 0.1, "Delta": 1e-6, "K": 2001}
-"""What keeps the solver processes busy: a minute or so for m near 3."""
+ASKED = "/v1/gamma?K=11&m=3&epsilon=0.0892&Delta=1e-4"  # the question: the paper's first real setting
+LONG = {"epsilon": 0.1, "Delta": 1e-6, "K": 2001}  # what keeps the solver processes busy: a minute or so for m near 3
 
 CONNECTIONS = 16
 
-SECONDS = 5
-"""How long wrk asks [s]."""
-
-WARM = 1
-"""How long it asked before, not timed [s]."""
+SECONDS = 5  # how long wrk asks [s]
+WARM = 1  # how long it asked before, not timed [s]
 
 BARE = """
 import socket, sys, uvicorn
@@ -107,8 +101,7 @@ def _one_answer(job: Load, folder: Path) -> float:
         return taken / count if job.figure == "processor" else slowest
 
 
-FRESH, CLIENTS = 1000, 50
-"""Designs that are asked for, by so many clients at once."""
+FRESH, CLIENTS = 1000, 50  # designs that are asked for, by so many clients at once
 
 
 def _ask_fresh(url: str, numbers: range) -> list[int]:

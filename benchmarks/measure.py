@@ -16,8 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 CONSOLE_SCRIPT = Path(sys.executable).with_name("darrm")
 
-REASON_CHARACTERS = 200
-"""Longest piece of a failed process's last words that the table repeats."""
+REASON_CHARACTERS = 200  # longest piece of a failed process's last words that the table repeats
 
 
 @dataclass(frozen=True)

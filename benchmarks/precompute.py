@@ -44,14 +44,9 @@ if TYPE_CHECKING:
 MIN_RATIO = 1.85
 CORES, MIN_PAPER_RATIO = 4, 3.4
 DASK = 1.15
-SOLVE_SECONDS = 1e-3
-"""Time for one problem in the loop [s]."""
-
-OVERHEAD = 1e-3
-"""Time for one problem whose answer is stored [s]."""
-
-MEMORY = 1.2
-"""Most memory for all stored problems, in that for a tenth of them."""
+SOLVE_SECONDS = 1e-3  # time for one problem in the loop [s]
+OVERHEAD = 1e-3  # time for one problem whose answer is stored [s]
+MEMORY = 1.2  # most memory for all stored problems, in that for a tenth of them
 
 GRID: dict[str, Any] = {
     "K": {"from": 3, "to": 51, "step": 2},
@@ -65,11 +60,8 @@ PROBLEMS = 6_000
 WAYS = ("loop", "loops", "processes", "one", "dask", "direct", "four")
 _PAIR = ("one", "processes")
 _WORKERS = {"one": 1, "four": CORES}
-MINUTES = 12.0
-"""Time for all of it."""
-
-FILLING = 2.0
-"""Time to fill a store with made-up rows and to look them up, over the time to look them up."""
+MINUTES = 12.0  # time for all of it
+FILLING = 2.0  # time to fill a store with made-up rows and to look them up, over the time to look them up
 
 
 @dataclass(frozen=True)

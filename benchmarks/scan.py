@@ -30,20 +30,14 @@ VOTERS = (11, 35, 101, 151, 201, 301, 401, 501)
 FAILURES = (0.0, 1e-6, 1e-4, 0.01, 0.1, 0.3)
 EPSILONS = (0.01, 0.1, 1.0, 3.0)
 
-PARTLY_AFFECTED = (101, 201, 301)
-"""Voters of whom a record affects 1, 2, an eighth, a quarter or a half, beside all."""
-
-SLOWEST = 10
-"""How many of the slowest designs are published."""
+PARTLY_AFFECTED = (101, 201, 301)  # voters of whom a record affects 1, 2, an eighth, a quarter or a half, beside all
+SLOWEST = 10  # how many of the slowest designs are published
 
 ESTIMATE_FACTOR, ESTIMATE_SHARE = 3.0, 0.95
 """The estimate before a solve should be right within this factor for this share of the scan."""
 
-DELTA_NON_PRIVATE = 1e-5
-"""δ of releases of voters that are not private, beside 0."""
-
-LIMIT = 150.0
-"""Seconds after which a design ends at the best γ so far."""
+DELTA_NON_PRIVATE = 1e-5  # δ of releases of voters that are not private, beside 0
+LIMIT = 150.0  # seconds after which a design ends at the best γ so far
 
 
 @dataclass(frozen=True)

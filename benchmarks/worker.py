@@ -18,8 +18,7 @@ from benchmarks.cases import EPSILON, MU, Load, Profile, Solve, Total
 if TYPE_CHECKING:  # darrm_opt is imported where its import is timed
     from darrm_opt import Solution
 
-WARM_UP_VOTERS = 7
-"""K of the solve that loads what a later one needs."""
+WARM_UP_VOTERS = 7  # K of the solve that loads what a later one needs
 
 
 def _peak_memory() -> int:

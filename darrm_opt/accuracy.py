@@ -19,8 +19,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.priors import Histogram, Prior, binomial_masses, poisson_binomial, upper_half
 
-Voters = float | ArrayLike | Prior
-"""One p shared by all voters, K probabilities p_1..p_K, or their prior."""
+Voters = float | ArrayLike | Prior  # one p shared by all voters, K probabilities p_1..p_K, or their prior
 
 
 @dataclass(frozen=True, eq=False)

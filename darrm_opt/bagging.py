@@ -73,8 +73,7 @@ class Guarantee(Privacy):
 Sampling = Literal["independent", "disjoint"]
 Form = Literal["paper", "zero"]
 
-MAX_DRAWS = 2**53
-"""Largest answer of `bagging_max_draws` [records]."""
+MAX_DRAWS = 2**53  # largest answer of `bagging_max_draws` [records]
 
 
 @dataclass(frozen=True)

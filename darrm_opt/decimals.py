@@ -22,15 +22,13 @@ DELTA_GRID = Decimal("1e-13")
 """Absolute grid of a δ above `DELTA_GRID_FROM`: 1 − (1−Δ)^m, computed plainly, has about m·1e-16 of absolute noise, so
 digits below 1e-13 are meaningless."""
 
-DELTA_GRID_FROM = 1e-9
-"""δ at and below which the grid is relative, of 12 significant digits."""
+DELTA_GRID_FROM = 1e-9  # δ at and below which the grid is relative, of 12 significant digits
 
 DELTA_NOISE = 4.5e-14
 """Absolute distance to `DELTA_GRID` that counts as noise in a release's δ, which is computed. A voter's Δ is stated, so
 its noise is relative, like that of ε."""
 
-MAX_DELTA = 1.0 - 2.0**-53
-"""The largest double below 1."""
+MAX_DELTA = 1.0 - 2.0**-53  # the largest double below 1
 
 Toward = Literal["ROUND_CEILING", "ROUND_FLOOR"]
 

@@ -145,11 +145,8 @@ MAX_POINTS = 1001
 MAX_ALLOWANCES = 101
 MAX_QUERIES = 10**9
 
-MAX_GAMMA_LENGTH = 100_001
-"""Maximum length of a γ that is read; the server's max_voters is far below."""
-
-MAX_TEXT = 20_000
-"""Maximum length of an objective or prior, which may list thousands of counts [characters]."""
+MAX_GAMMA_LENGTH = 100_001  # maximum length of a γ that is read; the server's max_voters is far below
+MAX_TEXT = 20_000  # maximum length of an objective or prior, which may list thousands of counts [characters]
 
 FRESH = (
     "Voters are fresh if, given the data, each draws new independent randomness for every query, so that (ε, Δ) is the "
@@ -261,7 +258,7 @@ _DECLARED = (
         says="a list of 1 to 8 groups, each an object with K, epsilon and perhaps Delta",
     ),
     _field("weight", "Weight of one vote in the plurality [votes]", "real", "(0,)"),
-    # A design.
+    # a design.
     _field(
         "objective",
         "What is maximised",
@@ -318,7 +315,7 @@ _DECLARED = (
         "choice",
         short="Arithmetic",
     ),
-    # A total over many releases.
+    # a total over many releases.
     _field("queries", "Number of releases Q [releases]", "whole", f"[1, {MAX_QUERIES}]", "Q", example=100),
     _field(
         "total_epsilon",
@@ -340,7 +337,7 @@ _DECLARED = (
         "(, 1)",
         says="a probability from 1/classes to below 1",
     ),
-    # A mechanism.
+    # a mechanism.
     _field(
         "mechanism",
         "Name of the mechanism",

@@ -110,11 +110,8 @@ def _styles() -> dict[str, tuple[str, str, str]]:
     return styles | {"dpbag": ("#8C564B", "X", ":"), "majority": ("#000000", "*", ":")}
 
 
-POINTS = 401
-"""Points p of an error curve: enough for its kinks to look smooth at K = 101."""
-
-MARKERS = 150
-"""Largest number of entries that each get a marker (γ lives on integers); beyond, a line reads better."""
+POINTS = 401  # points p of an error curve: enough for its kinks to look smooth at K = 101
+MARKERS = 150  # largest number of entries that each get a marker (γ lives on integers); beyond, a line reads better
 
 
 def sheet(problem: Problem | None, panels: int, *, title: str = "") -> tuple[Figure, list[Axes]]:
@@ -189,8 +186,7 @@ def draw_line(axes: Axes, x: Any, y: Any, name: str, *, marked: bool) -> None:
     axes.plot(x, y, color=colour, linestyle=dashes, linewidth=1.8, marker=shown, markersize=size, label=label)
 
 
-TITLE_INCH, LEGEND_INCHES = 11.0, 2.7
-"""Characters of a title per inch; width of a legend entry [inches]."""
+TITLE_INCH, LEGEND_INCHES = 11.0, 2.7  # characters of a title per inch; width of a legend entry [inches]
 
 
 def draw_title(figure: Figure, title: str) -> None:
@@ -332,8 +328,7 @@ def draw_bars(axes: Axes, names: Sequence[str], values: Sequence[float | None], 
     axes.grid(visible=False, axis="y")
 
 
-COUNTS = 7
-"""Numbers of answers at which a plan's figure computes ε: each is one account per mechanism."""
+COUNTS = 7  # numbers of answers at which a plan's figure computes ε: each is one account per mechanism
 
 
 def plan_figure(plan: Plan) -> Figure:

@@ -32,8 +32,7 @@ Numbers = NDArray[np.int64]
 Enclosures = tuple[list[int], list[int]]
 """L and H of each threshold t at b bits: L ≤ t·2^b ≤ H + 1, both in 0..2^b − 1 and non-decreasing."""
 
-WIDTH = 63
-"""Bits of a word that are compared; the 64th is the sign."""
+WIDTH = 63  # bits of a word that are compared; the 64th is the sign
 
 MAX_SCALE = 20_000.0
 """Largest σ or scale [votes] with a table of thresholds, which has some ten to forty entries per vote of it."""

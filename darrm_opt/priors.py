@@ -27,18 +27,14 @@ MIN_SHAPE, MAX_SHAPE = 1e-3, 1e4
 """Range of the parameters of a Beta prior: below it p is 0 or 1, above it p is a known number; within it the quadrature
 of `SharedBeta.gap` is tested to a relative 1e-12."""
 
-PANEL_NODES = 16
-"""Gauss–Legendre nodes in a panel of about two standard deviations: exact to rounding for a bell curve."""
+PANEL_NODES = 16  # Gauss–Legendre nodes in a panel of about two standard deviations: exact to rounding for a bell curve
 
 MAX_POINTS = 10**12
 """Maximum number of points of a grid: its mean equals the interval's to 1e-12, and a larger number would not be written
 in full in an objective's text."""
 
-TAIL = 45.0
-"""Where a tail e^{−TAIL} is cut: at 3e-20 of the whole."""
-
-BLOCK_CELLS = 1_000_000
-"""Cells of one block of work: 8 MB, which fits in the processor's cache."""
+TAIL = 45.0  # where a tail e^{−TAIL} is cut: at 3e-20 of the whole
+BLOCK_CELLS = 1_000_000  # cells of one block of work: 8 MB, which fits in the processor's cache
 
 
 @runtime_checkable

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
 DEFAULT_POINTS = 5
 MIN_DELTA = 1e-12
 
-GROUP_POINTS = 3
-"""Points of a curve for a group of voters: the number of a table's corners grows fast with them."""
+GROUP_POINTS = 3  # points of a curve for a group of voters: the number of a table's corners grows fast with them
 
 MODEL_POINTS = 9
 """Points of a curve for models that were trained once: their total composes them all, and no search uses them."""
@@ -50,20 +49,14 @@ MODEL_POINTS = 9
 SHARE_PARTS, MODEL_PARTS = 10.0, 30.0
 """A share of the total δ over this is the δ of a curve's last point: for a query of fresh voters, for a model."""
 
-UNSTATED_DELTA = 1e-6
-"""δ of the last point if there is no target."""
-
-MAX_EPSILON = 700.0
-"""Largest ε at which a curve is evaluated [nats]."""
+UNSTATED_DELTA = 1e-6  # δ of the last point if there is no target
+MAX_EPSILON = 700.0  # largest ε at which a curve is evaluated [nats]
 
 MAX_SHIFT, MIN_SCALE, MAX_ORDER, MAX_STEPS = 30.0, 1e-2, 1e6, 10**7
 """Largest μ of Gaussian noise, smallest scale of Laplace noise, largest order of RDP, most steps of DP-SGD."""
 
-MIN_NOISE = 0.2
-"""Smallest noise multiplier of DP-SGD: its accountant has ∝ 1/σ² cells, which take about 5 s here."""
-
-MAX_Z = 50.0
-"""Largest argument at which Φ is computed; beyond it e^(−z²/2)/2 bounds the tail."""
+MIN_NOISE = 0.2  # smallest noise multiplier of DP-SGD: its accountant has ∝ 1/σ² cells, which take about 5 s here
+MAX_Z = 50.0  # largest argument at which Φ is computed; beyond it e^(−z²/2)/2 bounds the tail
 
 FFT_ERROR = 4 * ULP
 """Error of a Fourier transform per factor of two in its length, relative to the sum of its input; derived in
@@ -130,7 +123,7 @@ class PrivacyCurve:
 
     def _boundary(self, p_prime: float) -> float:
         """Return T(p′) by golden section: e^ε·p′ + δ(ε) has one minimum, as δ is convex in e^ε."""
-        # An accountant's curve has a floor: the rounding error of its transforms.
+        # an accountant's curve has a floor: the rounding error of its transforms.
         least = max(MIN_DELTA, 2 * self.delta(MAX_EPSILON)) if self.pure == math.inf else MIN_DELTA
         low, high, ratio = 0.0, min(self.pure, self._last_epsilon(least)), (math.sqrt(5) - 1) / 2
 
@@ -248,7 +241,7 @@ def dp_sgd(noise_multiplier: float, sampling_probability: float, steps: int) -> 
         raise InvalidInput("noise_multiplier", sigma, f"at least {MIN_NOISE:g}", SGD_ORDER)
     q = real_number(sampling_probability, "sampling_probability", "a probability in (0, 1]", above=0, most=1)
     steps = whole_number(steps, "steps", f"a number of steps, 1 to {MAX_STEPS:,}", most=MAX_STEPS)
-    # A lower bound on the mean privacy loss: a step's mixture is at least each of its two parts.
+    # a lower bound on the mean privacy loss: a step's mixture is at least each of its two parts.
     rest = (1 - q) * math.log1p(-q) if q < 1 else 0.0
     loss = steps * (q * (1 / (2 * sigma**2) + math.log(q)) + rest)
     if loss > MAX_SHIFT**2 / 2:

@@ -34,8 +34,7 @@ from darrm_opt.decimals import (
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 
-MAX_TARGET_EPSILON = float(FIELDS["target_epsilon"].limits["most"])
-"""Largest target ε [nats]."""
+MAX_TARGET_EPSILON = float(FIELDS["target_epsilon"].limits["most"])  # largest target ε [nats]
 
 NEARLY_A_COIN = 0.2
 """Largest γ(l) at which a release is nearly a fair coin: even the clearest vote is then released wrongly in 40 % of the
@@ -43,17 +42,10 @@ cases. The planner calls such an answer useless as well (`planning.MIN_ACCURACY`
 
 FRESH = FIELDS["fresh"].description
 
-MAX_VOTERS = 10**6
-"""Maximum number of voters: far more than can be solved, and few enough for arrays of that size."""
-
-MAX_CLASSES = 1000
-"""Maximum number of classes if voters are not private."""
-
-MAX_GROUP_CLASSES = 6
-"""Maximum number of classes with private voters: beyond it, one voter alone has thousands of maps."""
-
-MAX_TARGETS = 16
-"""Maximum number of simultaneous (ε, δ): each takes its own search."""
+MAX_VOTERS = 10**6  # maximum number of voters: far more than can be solved, and few enough for arrays of that size
+MAX_CLASSES = 1000  # maximum number of classes if voters are not private
+MAX_GROUP_CLASSES = 6  # maximum number of classes with private voters: beyond it, one voter alone has thousands of maps
+MAX_TARGETS = 16  # maximum number of simultaneous (ε, δ): each takes its own search
 
 MANY_CLASSES = (
     "Tables and rankings list the chance of each class, in time that grows with their number. Noise on the votes and "
@@ -626,5 +618,4 @@ def _alike(groups: Sequence[VoterGroup], argument: str) -> VoterGroup:
     return VoterGroup(sum(group.K for group in groups), groups[0].voter)
 
 
-NOT_PRIVATE = Privacy(math.inf)
-"""A voter without privacy: its answer may reveal all of its data."""
+NOT_PRIVATE = Privacy(math.inf)  # a voter without privacy: its answer may reveal all of its data

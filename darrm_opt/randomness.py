@@ -35,8 +35,7 @@ from numpy.typing import NDArray
 
 from darrm_opt.errors import InvalidInput
 
-MIN_SEED_BYTES = 16
-"""Minimum length of a seed that does not repeat by chance."""
+MIN_SEED_BYTES = 16  # minimum length of a seed that does not repeat by chance
 
 
 class RandomSource(ABC):
@@ -171,8 +170,7 @@ def shuffled(items: Sequence[_T], source: RandomSource) -> list[_T]:
 Bits = NDArray[np.uint8]
 Index = NDArray[np.intp]
 
-WIDTH = 63
-"""Bits of a word that are compared; the 64th is the fair coin."""
+WIDTH = 63  # bits of a word that are compared; the 64th is the fair coin
 
 
 def below_each(limits: NDArray[np.integer], source: RandomSource) -> NDArray[np.int64]:

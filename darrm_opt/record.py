@@ -34,8 +34,7 @@ from darrm_opt.problem import Privacy, Problem, TargetProfile, check_binary
 from darrm_opt.untrusted import check_written, field, typed
 from darrm_opt.voters import PrivacyProfile
 
-FORMAT = 1
-"""Version of the record's layout; part of every cache key."""
+FORMAT = 1  # version of the record's layout; part of every cache key
 
 CORE = 1
 """Version of the answers. Raise it with any change that gives the same question another γ or another promise: to the

@@ -15,23 +15,15 @@ from darrm_opt.errors import UnsafeArithmetic
 if TYPE_CHECKING:
     from fractions import Fraction  # imported on use: a small design does not need it
 
-ULP = 2.0**-52
-"""Relative spacing of doubles: one unit in the last place is at most this fraction of a number."""
-
-UNIT_ROUNDOFF = ULP / 2
-"""Largest relative error of one operation rounded to nearest."""
-
-MAX_EXACT_BITS = 1 << 20
-"""Largest power, in bits, computed in whole numbers; beyond it, decimals with a margin."""
+ULP = 2.0**-52  # relative spacing of doubles: one unit in the last place is at most this fraction of a number
+UNIT_ROUNDOFF = ULP / 2  # largest relative error of one operation rounded to nearest
+MAX_EXACT_BITS = 1 << 20  # largest power, in bits, computed in whole numbers; beyond it, decimals with a margin
 
 MARGIN_PARTS = 10**30
 """A decimal result is raised by 1/MARGIN_PARTS of itself; its own error is below 1e-35 (see `_digits`)."""
 
-EXPONENT_BITS = 80
-"""Fractional bits of the bounds on e^ε, far finer than a double."""
-
-GUARD = 1.0 + 2.0**-46
-"""Factor that covers the rounding of fewer than 60 operations on positive numbers."""
+EXPONENT_BITS = 80  # fractional bits of the bounds on e^ε, far finer than a double
+GUARD = 1.0 + 2.0**-46  # factor that covers the rounding of fewer than 60 operations on positive numbers
 
 
 _ONE, _BELOW_HALF_ULP, _ABOVE_HALF_ULP = 1.0, 2.0**-54, 3.0 * 2.0**-54

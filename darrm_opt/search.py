@@ -9,11 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-RESOLUTION = 2.0**-48
-"""Finest relative width: a few roundings of the compared values."""
-
-LEAST = math.ulp(0.0)
-"""Finest absolute width: adjacent subnormal numbers have nothing between them."""
+RESOLUTION = 2.0**-48  # finest relative width: a few roundings of the compared values
+LEAST = math.ulp(0.0)  # finest absolute width: adjacent subnormal numbers have nothing between them
 
 
 def least_fitting(fits: Callable[[float], bool], low: float, high: float, precision: float = RESOLUTION) -> float:
@@ -74,7 +71,7 @@ def largest_count(fits: Callable[[int], bool], most: int) -> int:
     >>> largest_count(lambda n: n * n <= 50, 10**9), largest_count(lambda n: True, 5), largest_count(lambda n: False, 5)
     (7, 5, 0)
     """
-    # A large number is tested only if half of it fits.
+    # a large number is tested only if half of it fits.
     low, high = 0, 1
     while high <= most and fits(high):
         low, high = high, 2 * high

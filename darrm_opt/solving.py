@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from darrm_opt.tables.priors import PluralityPrior
     from darrm_opt.tables.solver import TableSolution
 
-_OF_TABLES = ("truth(", "dirichlet(", "favoured(", "beta(")
-"""Prefixes of objectives that only tables have."""
+_OF_TABLES = ("truth(", "dirichlet(", "favoured(", "beta(")  # prefixes of objectives that only tables have
 
 
 @overload

@@ -86,8 +86,7 @@ def _whole_of(text: str) -> int:
     return int(text)
 
 
-MAX_DIGITS = 400
-"""Maximum number of digits of an integer: more than any double has."""
+MAX_DIGITS = 400  # maximum number of digits of an integer: more than any double has
 
 _BLANKS = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder(

@@ -17,8 +17,7 @@ from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.release import PrivateVote, ReleaseCounter, coordinated_votes
 
 VOTERS, WORDS, PLAUSIBLE, LABELS = 100, 1000, 20, 40
-TOTAL = Privacy(3.0, 1e-5)
-"""Of all labels together, where a record is one voter's."""
+TOTAL = Privacy(3.0, 1e-5)  # of all labels together, where a record is one voter's
 
 
 def next_word_law(voter: int, written: list[int]) -> NDArray[np.float64]:

@@ -21,11 +21,8 @@ from darrm_opt.accounting import Sampling
 from darrm_opt.planning import design_within_total
 from darrm_opt.release import EnsembleSampler, PrivateVote, ReleaseLog, Sample
 
-Text = tuple[str, int]
-"""A private example: its text and its class."""
-
-Predict = Callable[[Sequence[Text], str], int]
-"""From the examples of one prompt, and the query, to a class."""
+Text = tuple[str, int]  # a private example: its text and its class
+Predict = Callable[[Sequence[Text], str], int]  # from the examples of one prompt, and the query, to a class
 
 TOPICS = ["goal match team coach", "market stock bank price", "star planet orbit light", "film actor scene song"]
 K, RECORDS, DRAWN, QUERIES, TOTAL = 10, 5000, 80, 200, Privacy(3.0, 1e-5)

@@ -14,8 +14,7 @@ from typing import Any
 
 from tools.locked import ROOT, RUNTIME
 
-SKIPPED = 77
-"""Exit status for "skipped" in test harnesses."""
+SKIPPED = 77  # exit status for "skipped" in test harnesses
 
 MINUTES = 5
 

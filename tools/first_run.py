@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from darrm_opt import Solution
 
 
-SETTINGS = {"MNIST": 0.0892, "Fashion-MNIST": 0.0852}
-"""ε of one teacher; the other numbers are the same for both."""
+SETTINGS = {"MNIST": 0.0892, "Fashion-MNIST": 0.0852}  # ε of one teacher; the other numbers are the same for both
 
 
 def solve_settings() -> dict[str, Solution]:

@@ -20,8 +20,7 @@ Check these before you redistribute an image:
 Python installation is. The image has the first two. - `certifi` is MPL-2.0: a change of *its files* must be offered.
 """
 
-ABSENT = "(not installed here)"
-"""For a package that a marker of the lock excludes."""
+ABSENT = "(not installed here)"  # for a package that a marker of the lock excludes
 
 
 def page() -> str:

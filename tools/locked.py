@@ -65,8 +65,7 @@ SPDX = {
 }
 """SPDX names of licences."""
 
-LONGEST = 60
-"""Length of a licence field; a longer one is the licence's text."""
+LONGEST = 60  # length of a licence field; a longer one is the licence's text
 
 
 def licence(name: str) -> str | None:

@@ -33,14 +33,9 @@ PACKAGES = {
 }
 """Packages in the wheel of each distribution; `api` is inside `darrm`."""
 
-PLACEHOLDER = "https://repository.invalid"
-"""Placeholder for the repository's address; `.invalid` is a reserved domain."""
-
-ADDRESSED = ("pyproject.toml", "CITATION.cff")
-"""Files with the placeholder."""
-
-NUMBER = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
-"""Format of a version."""
+PLACEHOLDER = "https://repository.invalid"  # placeholder for the repository's address; `.invalid` is a reserved domain
+ADDRESSED = ("pyproject.toml", "CITATION.cff")  # files with the placeholder
+NUMBER = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")  # format of a version
 
 
 class Refused(Exception):

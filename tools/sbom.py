@@ -13,8 +13,7 @@ from typing import Any
 
 from tools.locked import RUNTIME, Pinned, licence, pinned
 
-EXPRESSION = {"AND", "OR", "WITH"}
-"""Operators of a licence expression."""
+EXPRESSION = {"AND", "OR", "WITH"}  # operators of a licence expression
 
 
 def bill(version: str) -> dict[str, Any]:

@@ -142,8 +142,7 @@ def _help_of_group(name: str) -> str:
     return listing_help(f"darrm {name} COMMAND [OPTIONS]", "", {"Commands": verbs}, MORE).rstrip()
 
 
-TOPICS = ("exit-codes", "sampling", "questions")
-"""Pages of the help that are about no verb."""
+TOPICS = ("exit-codes", "sampling", "questions")  # pages of the help that are about no verb
 
 
 def _topic(name: str) -> str:
@@ -177,8 +176,7 @@ GROUPS = {
 }
 """Names of the verbs by topic, in the order of the help. A name of two words is a subcommand."""
 
-VERBS = tuple(name for names in GROUPS.values() for name in names)
-"""Names of the verbs of this package."""
+VERBS = tuple(name for names in GROUPS.values() for name in names)  # names of the verbs of this package
 
 ENTRY_POINTS = "darrm.verbs"
 """Group of entry points by which installed packages add verbs: the name of each, and an `AddedVerb`."""

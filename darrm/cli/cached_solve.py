@@ -20,11 +20,8 @@ MAX_QUICK_K = 61
 """Up to this K a solve by cuts with HiGHS mostly takes less time (0.01 s) than opening the store and looking the answer
 up (0.03 s), so the store is asked only where someone asked for it."""
 
-MAX_SECONDS = 600.0
-"""Longest expected work that is begun without a time limit [s]."""
-
-MAX_UNCHECKED_K = 201
-"""Up to this K everything is expected to take less than that, so no estimate is made."""
+MAX_SECONDS = 600.0  # longest expected work that is begun without a time limit [s]
+MAX_UNCHECKED_K = 201  # up to this K everything is expected to take less than that, so no estimate is made
 
 
 def cached_solution(problem: Problem, design: Design, *, cache: bool | None = None) -> Solution:

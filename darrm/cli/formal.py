@@ -16,11 +16,8 @@ from darrm_opt.errors import BackendUnavailable
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Problem
 
-PROGRAM = "darrm-formal"
-"""Name of the checker on the PATH."""
-
-VARIABLE = "DARRM_FORMAL_CHECKER"
-"""Environment variable with its path, where it is not on the PATH."""
+PROGRAM = "darrm-formal"  # name of the checker on the PATH
+VARIABLE = "DARRM_FORMAL_CHECKER"  # environment variable with its path, where it is not on the PATH
 
 TIME_LIMIT = 600.0
 """Time after which the checker is stopped [s].

@@ -56,14 +56,9 @@ from darrm_opt.release.log_lines import checked_id
 from darrm_opt.tables.votes import AS_CLASS, EVENLY, Labels, label_type
 from darrm_opt.untrusted import json_value
 
-ROWS = 65_536
-"""Rows of a block: charged and written together."""
-
-UNANSWERED = -2
-"""What a file of labels has where the command failed: nobody voted, and nothing was released."""
-
-MAX_JOB_ID = 150
-"""Most characters of a job's release id: blocks add their number."""
+ROWS = 65_536  # rows of a block: charged and written together
+UNANSWERED = -2  # what a file of labels has where the command failed: nobody voted, and nothing was released
+MAX_JOB_ID = 150  # most characters of a job's release id: blocks add their number
 
 
 @dataclass(frozen=True)
@@ -433,8 +428,7 @@ def label_asked(
     return len(whole), unanswered
 
 
-TRIALS = 3
-"""Queries of a dry run."""
+TRIALS = 3  # queries of a dry run
 
 
 def needed_command(ask: str | None) -> str:
@@ -467,13 +461,13 @@ def label_samples(
     if asked is not None and asked % sampling.labels:
         raise InvalidInput("queries", asked, f"whole texts of {sampling.labels} labels each")
     with answering(command, mechanism, missing_for(missing, mechanism)) as answerer:
-        # A wrong form of answer costs nothing: it is seen before there is a log, and before a sample is drawn.
+        # a wrong form of answer costs nothing: it is seen before there is a log, and before a sample is drawn.
         with ProgressDisplay("trying the command"):
             answerer.try_once(sampling)
         with ProgressDisplay("proving the budget"):
             # Opened before anything is drawn: a sample is charged before anybody sees it.
             log = open_log(log_file, mechanism, *budget, planned=planned, sampling=sampling)
-        # An older log is for its own scheme, whose total does not hold for another.
+        # an older log is for its own scheme, whose total does not hold for another.
         if log.sampling != sampling:
             raise InvalidInput("release_log", log_file, f"the release log of {sampling.words}")
         count = log.limit if asked is None else asked

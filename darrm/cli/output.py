@@ -208,14 +208,9 @@ def _of_input(err: InvalidInput) -> str:
     return f"{option}: " + (text if err.argument in _OF_THE_PRIOR else text.removeprefix(f"{err.argument} = "))
 
 
-DELAY_SECONDS = 1.0
-"""Time before a terminal shows a line: most work is over by then, and Rich takes 0.1 s to import."""
-
-LOG_DELAY_SECONDS = 5.0
-"""Time before the first line in a log; each next one comes after twice the time."""
-
-REFRESH_SECONDS = 0.1
-"""Time between two updates of the moving line."""
+DELAY_SECONDS = 1.0  # time before a terminal shows a line: most work is over by then, and Rich takes 0.1 s to import
+LOG_DELAY_SECONDS = 5.0  # time before the first line in a log; each next one comes after twice the time
+REFRESH_SECONDS = 0.1  # time between two updates of the moving line
 
 
 class ProgressDisplay:

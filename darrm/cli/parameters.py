@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.problem import Privacy
 
-LARGE_EPSILON = 8.0
-"""ε of a voter from which a warning says what it means [nats]."""
+LARGE_EPSILON = 8.0  # ε of a voter from which a warning says what it means [nats]
 
 PROBLEM = "The problem"
 
@@ -232,7 +231,7 @@ def typed_sampling(records: str | None, sample: str | None, sampling: str | None
     from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.errors import InvalidInput, Rule
 
-    # A sample of an unknown number of records has no rate: what belongs to it would be ignored.
+    # a sample of an unknown number of records has no rate: what belongs to it would be ignored.
     if records is None:
         for name, text in (("sample", sample), ("sampling", sampling)):
             if text is not None:
@@ -255,8 +254,7 @@ def typed_sampling(records: str | None, sample: str | None, sampling: str | None
         )
 
 
-Drawn = Annotated[dict[str, Any], Made(lambda: parameters_of(SAMPLE))]
-"""The options of `SAMPLE`, as typed."""
+Drawn = Annotated[dict[str, Any], Made(lambda: parameters_of(SAMPLE))]  # the options of `SAMPLE`, as typed
 
 
 PAST = {

@@ -18,11 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from argparse import ArgumentParser
 
-ADVANCED = "Advanced"
-"""Panel of options that few need: last, and by their names alone in the short help."""
-
-EVERY_COMMAND = "Every command"
-"""Panel of what every command has, and the page about commands says once."""
+ADVANCED = "Advanced"  # panel of options that few need: last, and by their names alone in the short help
+EVERY_COMMAND = "Every command"  # panel of what every command has, and the page about commands says once
 
 Text = str | Callable[[], str]
 """A text, or a function that returns it: a registry owns the names in it, and importing that takes long."""
@@ -148,7 +145,7 @@ def parse(words: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, An
     while rest:
         word = rest.pop()
         flag, equals, value = word.partition("=")
-        # A lone "-" is stdin.
+        # a lone "-" is stdin.
         if only_arguments or word == "-" or not word.startswith("-"):
             if not arguments:
                 raise UsageError(f"Got unexpected argument {word!r}.")
@@ -216,8 +213,7 @@ def verb_help(
     ).format_help()
 
 
-MORE = "Topics: exit-codes, sampling, questions."
-"""Last line of the help."""
+MORE = "Topics: exit-codes, sampling, questions."  # last line of the help
 
 
 def help_parser(
@@ -279,8 +275,7 @@ def completion_script(words: Sequence[str], commands: Mapping[str, Command], top
     return written
 
 
-_COMPLETED = {"FILE": "FILE", "GRID": "FILE", "VOTES": "FILE", "DIR": "DIRECTORY"}
-"""By metavar: what shtab completes."""
+_COMPLETED = {"FILE": "FILE", "GRID": "FILE", "VOTES": "FILE", "DIR": "DIRECTORY"}  # by metavar: what shtab completes
 
 
 def listing_help(usage: str, text: str, panels: Mapping[str, Mapping[str, str]], more: str) -> str:
@@ -366,8 +361,7 @@ def _option_help(parameter: Parameter, *, full: bool) -> str:
     return f"{text} [default: {default}]" if default else text
 
 
-MAX_SHORT_DEFAULT = 12
-"""Longest default that the short help shows [characters]."""
+MAX_SHORT_DEFAULT = 12  # longest default that the short help shows [characters]
 
 
 def _fill(text: str) -> str:

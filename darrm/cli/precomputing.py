@@ -83,8 +83,7 @@ def precompute_grid(
         end(ExitCode.SOME_FAILED)
 
 
-MAX_SHOWN = 100
-"""Most answers whose utility is shown in words."""
+MAX_SHOWN = 100  # most answers whose utility is shown in words
 
 
 def _write_answers(output: str | None, problems: Grid, store: Store) -> tuple[dict[str, Any], list[str]]:
@@ -142,8 +141,7 @@ def _open_target(url: str, *, dry_run: bool) -> Store:
 MAX_PROBLEMS = 1_000_000
 """Most problems of one run: its plan, which stays in memory, takes a minute and 0.8 GB for as many."""
 
-MAX_EXACT_DRY_RUN = 20_000
-"""Problems up to which a dry run looks at each; beyond it looks at a sample."""
+MAX_EXACT_DRY_RUN = 20_000  # problems up to which a dry run looks at each; beyond it looks at a sample
 
 
 @contextmanager

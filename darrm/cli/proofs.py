@@ -31,8 +31,7 @@ BARE_FIELDS = ("K", "m", "epsilon", "Delta", "delta", "affected", "target_epsilo
 LEAST_FILE = '{"K": 5, "m": 2, "epsilon": 0.5, "gamma": [0.9, 0.5, 0.1, 0.1, 0.5, 0.9]}'
 """The shortest file that names its problem."""
 
-SINGLE_DELTA = 1e-6
-"""δ at which the ε of one noisy maximum is told where its file names no total."""
+SINGLE_DELTA = 1e-6  # δ at which the ε of one noisy maximum is told where its file names no total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,8 +152,7 @@ def _without_gamma(content: Any) -> str:
 SOLVED = ("upper_bound", "gap", "status", "method", "backend", "statistics")
 """Claims of an answer that its γ does not prove: how good another γ could be, and what the solve took."""
 
-PROVED = ("gamma", "problem", "spent", "queries")
-"""Fields of an option of a plan that are proved."""
+PROVED = ("gamma", "problem", "spent", "queries")  # fields of an option of a plan that are proved
 
 
 def _claims_in(content: Any, asked: Asked) -> Iterator[GammaClaim | MechanismClaim]:
@@ -473,8 +471,7 @@ def _table_proof(file: str) -> Proof:
     return Proof(private=True, content={"rows": count}, text=text)
 
 
-_ALONE = Asked({}, "float", "own")
-"""Nothing beside the file."""
+_ALONE = Asked({}, "float", "own")  # nothing beside the file
 
 _FILES = {"a table": (_is_table, _table_proof), "a release log": (is_release_log, _log_proof)}
 """Files that are not JSON values: how each is known, and its proof."""

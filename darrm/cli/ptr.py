@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from darrm_opt.release import ReleaseLog
     from darrm_opt.tables.votes import VoteTable
 
-VOTE_ROWS = 4096
-"""Rows of a file of votes that are read at a time."""
+VOTE_ROWS = 4096  # rows of a file of votes that are read at a time
 
 
 def read_batch(path: str, K: str | None, classes: str, queries: str, missing: str | None = None) -> VoteTable:

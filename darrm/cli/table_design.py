@@ -17,20 +17,14 @@ if TYPE_CHECKING:
     from darrm_opt.tables.record import TableSpec
     from darrm_opt.tables.solver import TableSolution
 
-DEFAULTS = {"method": "auto", "shape": "free"}
-"""Values of options of a γ that say nothing of a table."""
+DEFAULTS = {"method": "auto", "shape": "free"}  # values of options of a γ that say nothing of a table
 
 DEFAULT_OBJECTIVE = "dirichlet(1)"
 """What is maximised where nothing else is asked: chances of the classes that are uniform on the simplex."""
 
-MAX_ROWS = 40
-"""Vote counts that the text shows; --json has them all."""
-
-QUICK = 0.5
-"""Expected seconds of a solve up to which the mechanisms that people use are shown beside it."""
-
-LONG = 60.0
-"""Seconds from which an expected time is told beforehand."""
+MAX_ROWS = 40  # vote counts that the text shows; --json has them all
+QUICK = 0.5  # expected seconds of a solve up to which the mechanisms that people use are shown beside it
+LONG = 60.0  # seconds from which an expected time is told beforehand
 
 
 def refuse_beside_groups(groups: Sequence[str], typed: dict[str, Any], names: Sequence[str]) -> None:

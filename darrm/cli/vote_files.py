@@ -44,11 +44,8 @@ if TYPE_CHECKING:
 
 Table = NDArray[Any]
 
-VOTE_ROWS = 65_536
-"""Rows of a file of votes that are read at a time."""
-
-FORMATS = (".csv", ".parquet", ".npy")
-"""Names that files of votes and labels may end in."""
+VOTE_ROWS = 65_536  # rows of a file of votes that are read at a time
+FORMATS = (".csv", ".parquet", ".npy")  # names that files of votes and labels may end in
 
 _VOTE = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "false": 0, "true": 1}
 
@@ -64,16 +61,12 @@ CHOOSE = (
 )
 """Advice where votes may be missing."""
 
-_GONE = -1
-"""A missing vote that was read from text."""
+_GONE = -1  # a missing vote that was read from text
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-_LONGEST_CELL = 256
-"""Bytes of a line for each voter, at most."""
-
-_PIECE = 1 << 22
-"""Bytes of a CSV file that are read at once, at most."""
+_LONGEST_CELL = 256  # bytes of a line for each voter, at most
+_PIECE = 1 << 22  # bytes of a CSV file that are read at once, at most
 
 _NPY_HEADER = 128
 """Bytes of the header of an .npy file of one flat array, padded so that the length can be filled in at the end."""

@@ -64,8 +64,7 @@ from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.problem import Privacy, Problem
 from darrm_opt.rounding import decimal_above, float_above
 
-MAX_RELEASES = 10**9
-"""Maximum number of releases in one account."""
+MAX_RELEASES = 10**9  # maximum number of releases in one account
 
 
 class Effort(NamedTuple):
@@ -89,20 +88,14 @@ MAX_BY_BITS, MIN_TOO_MANY = 20_000, 100
 MAX_GRID, MIN_SEARCHED = 40_000_000, 2_001
 """Grid points × releases of one step of such a search, about a second, and the smallest grid."""
 
-STATED = Effort(40_001, 2e9, MAX_RELEASES)
-"""For a stated total: some seconds."""
+STATED = Effort(40_001, 2e9, MAX_RELEASES)  # for a stated total: some seconds
 
 SEARCHED = Effort(8_001, 4e8)
 """For one of many totals in a search: a second. A finer grid would change the fourth digit of ε."""
 
-PLANNED = STATED._replace(points=SEARCHED.points, convolved=SEARCHED.convolved)
-"""For a γ in a plan."""
-
-DECIDED = Effort(0, 0.0, 0)
-"""For a decision about (ε, δ) only, with `Effort.only_within`: negligible time."""
-
-SLOW = ("laws", "bits", "profile", "moments", "pld")
-"""Accounts whose time grows with the releases, or that convolve."""
+PLANNED = STATED._replace(points=SEARCHED.points, convolved=SEARCHED.convolved)  # for a γ in a plan
+DECIDED = Effort(0, 0.0, 0)  # for a decision about (ε, δ) only, with `Effort.only_within`: negligible time
+SLOW = ("laws", "bits", "profile", "moments", "pld")  # accounts whose time grows with the releases, or that convolve
 
 GRID_PRECISION = 1e-6
 """Relative increase of ε up to which a grid of `bits` with half as many points is used instead of a finer one."""
@@ -110,14 +103,9 @@ GRID_PRECISION = 1e-6
 MAX_PROFILE_POINTS = 12
 """Maximum number of (ε, δ) of a profile whose optimal composition is computed, in some milliseconds each."""
 
-PROFILE_PRECISION = 1e-4
-"""Smallest relative improvement of ε for which one (ε, δ) of a profile replaces another."""
-
-CHEAP = ("simple", "optimal")
-"""Accounts of negligible time."""
-
-COMPARED = ("general", "pld", "profile")
-"""Accounts shown for comparison even if a finer one is known."""
+PROFILE_PRECISION = 1e-4  # smallest relative improvement of ε for which one (ε, δ) of a profile replaces another
+CHEAP = ("simple", "optimal")  # accounts of negligible time
+COMPARED = ("general", "pld", "profile")  # accounts shown for comparison even if a finer one is known
 
 
 class Accountable(Protocol):
@@ -299,7 +287,7 @@ def _by_bits(parts: ReleasesOf[ReleaseGuarantee], delta: float, effort: Effort) 
             "take too long. The accounts profile and optimal handle longer sequences."
         )
     previous = math.inf
-    # A coarser grid is also sound: a finer one only lowers the total.
+    # a coarser grid is also sound: a finer one only lowers the total.
     for coarse_points in (points // 8, points // 4) if points // 8 >= MIN_POINTS else ():
         with suppress(DeltaTooSmall):
             epsilon = compose_bits_any_order(regions, points=coarse_points).epsilon(delta)
@@ -351,7 +339,7 @@ def _by_points(parts: ReleasesOf[Laws], delta: float, _: Effort) -> Privacy | No
     epsilons = sorted({*np.maximum(lines, 0.0).tolist(), profile.max_loss}, reverse=True)
     best, errors = None, []
     for epsilon in epsilons:
-        # A plain majority of votes that are not private has δ = 1 everywhere.
+        # a plain majority of votes that are not private has δ = 1 everywhere.
         if (each := profile.delta(epsilon)) == 1 or (
             best is not None and optimal_delta(epsilon, each, queries, (1 - PROFILE_PRECISION) * best.epsilon) > delta
         ):

@@ -23,14 +23,9 @@ from darrm_opt.errors import TooMuchWork
 from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP
 
-POINTS, MAX_POINTS = 1500, 20_000
-"""Smallest and largest number of grid points on either side of ε = 0."""
-
-STEP, MAX_STEP = 0.01, 0.05
-"""Desired grid spacing, and the spacing from which a total is not worth its time [nats]."""
-
-MAX_WORK = 3e7
-"""Maximum number of terms summed: a tenth of a second."""
+POINTS, MAX_POINTS = 1500, 20_000  # smallest and largest number of grid points on either side of ε = 0
+STEP, MAX_STEP = 0.01, 0.05  # desired grid spacing, and the spacing from which a total is not worth its time [nats]
+MAX_WORK = 3e7  # maximum number of terms summed: a tenth of a second
 
 
 def adaptive_epsilon(pairs: Sequence[LawPairs], releases: int, delta: float) -> float:
@@ -65,7 +60,7 @@ def adaptive_epsilon(pairs: Sequence[LawPairs], releases: int, delta: float) -> 
 
 def _largest_loss(p: Array, q: Array) -> float:
     known = (p > 0) & (q > 0)
-    # A difference of logarithms, since the quotient of two doubles may overflow.
+    # a difference of logarithms, since the quotient of two doubles may overflow.
     return float(np.abs(np.log(p[known]) - np.log(q[known])).max(initial=0.0))
 
 

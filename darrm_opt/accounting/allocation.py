@@ -57,14 +57,9 @@ from darrm_opt.rounding import ULP
 COARSE_KNOTS, KNOTS = 60, 400
 """Number of losses at which the profile of one release is evaluated to find its ends, and between them."""
 
-MIN_RATIO_LOG = -10.0
-"""Smallest ln R distinguished from 0 if no relevant answer has less."""
-
-SPREAD_SHARE = 0.02
-"""Relative increase of the variance of R that the grid may cause."""
-
-MIN_CELLS, MAX_CELLS = 1 << 16, 1 << 21
-"""Number of cells of a round's grid."""
+MIN_RATIO_LOG = -10.0  # smallest ln R distinguished from 0 if no relevant answer has less
+SPREAD_SHARE = 0.02  # relative increase of the variance of R that the grid may cause
+MIN_CELLS, MAX_CELLS = 1 << 16, 1 << 21  # number of cells of a round's grid
 
 ROUND_KNOTS: Array = np.concatenate([-np.geomspace(MIN_LOSS, 30, KNOTS)[::-1], [0], np.geomspace(MIN_LOSS, 30, KNOTS)])
 """Losses of a round at which its profile is first evaluated."""
@@ -74,8 +69,7 @@ ATOM_ERROR = 16 * ULP
 a slope, and that of their difference. A law that is off by a share w of each side has δ larger by w(1 − δ), at x ≤ 1 at
 least w·x(1 − δ(1)): so w = ATOM_ERROR/(1 − δ(1)) covers it, in each release of a round."""
 
-ORDERS: Array = np.arange(2.0, 1025.0)
-"""Orders of Rényi divergences: integers, whose moments are sums of products."""
+ORDERS: Array = np.arange(2.0, 1025.0)  # orders of Rényi divergences: integers, whose moments are sums of products
 ORDERS.setflags(write=False)
 
 FIRST_ORDERS: Array = np.array(sorted({*np.geomspace(ORDERS[0], ORDERS[-1], 36).round()}))
@@ -84,20 +78,17 @@ FIRST_ORDERS.setflags(write=False)
 
 NEXT_ORDERS, MANY_ORDERS = 16, 128
 
-MIN_MEAN = 1e-300
-"""Smallest mean of an exponential that is computed."""
+MIN_MEAN = 1e-300  # smallest mean of an exponential that is computed
 
 PLACE_STEP, PARTS = 0.08, 256
 """Spacing of the logarithms at which an integrand is computed, and number of parts between two of them."""
 
-END_EXPONENT = 50.0
-"""Exponent below which an integrand's exponential is where the grid ends, for the lowest order."""
+END_EXPONENT = 50.0  # exponent below which an integrand's exponential is where the grid ends, for the lowest order
 
 INTEGRAL_ERROR = 1e-8
 """Error of the logarithm of an integral: differences of numbers that agree to 1/`PARTS`², and exponents below 10⁶."""
 
-Profile = Callable[[Array], Array]
-"""δ at any losses."""
+Profile = Callable[[Array], Array]  # δ at any losses
 
 
 def in_most(sampling: Sampling, releases: int) -> int:

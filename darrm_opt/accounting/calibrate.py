@@ -25,14 +25,9 @@ T = TypeVar("T")
 MAX_STEPS = 60
 """Maximum number of evaluations of a cost in one search; bisection alone would need fewer for every precision used."""
 
-MAX_CHORD_COST = 2.0
-"""A chord is drawn only to a cost within this multiple of the budget."""
-
-MIN_CHORD = 0.01
-"""Minimum distance of a chord's point from the ends of its interval, as a share of it."""
-
-FREE_GROWTH = 1.1
-"""Minimum growth of a value that fits if the error of the guess is unknown."""
+MAX_CHORD_COST = 2.0  # a chord is drawn only to a cost within this multiple of the budget
+MIN_CHORD = 0.01  # minimum distance of a chord's point from the ends of its interval, as a share of it
+FREE_GROWTH = 1.1  # minimum growth of a value that fits if the error of the guess is unknown
 
 SMOOTH_PROGRESS = 0.1
 """After a step that leaves at most this share of the distance from the budget, the next one uses three points."""
@@ -40,18 +35,12 @@ SMOOTH_PROGRESS = 0.1
 NEAR_STEPS, NEAR = 8, 1e-3
 """Maximum number of evaluations of an estimate (three are usual), and the relative size of the last step."""
 
-MIN_POWER, MAX_POWER = 0.5, 4.0
-"""Accepted powers of the parameter that a cost follows; about 1 is usual."""
-
-MIN_SHARE = 2.0**-40
-"""Share of the largest value below which a parameter counts as 0: nothing fits."""
+MIN_POWER, MAX_POWER = 0.5, 4.0  # accepted powers of the parameter that a cost follows; about 1 is usual
+MIN_SHARE = 2.0**-40  # share of the largest value below which a parameter counts as 0: nothing fits
 
 
-QUOTA_PRECISION = 0.01
-"""Relative precision, from below, of a number of releases; exact by fast accounts."""
-
-ROOT_STEPS = 8
-"""Number of steps that assume a square root; later ones bisect the interval of logarithms."""
+QUOTA_PRECISION = 0.01  # relative precision, from below, of a number of releases; exact by fast accounts
+ROOT_STEPS = 8  # number of steps that assume a square root; later ones bisect the interval of logarithms
 
 
 @dataclass(frozen=True)
@@ -168,7 +157,7 @@ def calibrate(
             if third is not None and nearest <= SMOOTH_PROGRESS * last < math.inf:
                 value = _interpolated(ends, third, aim)
             else:
-                # A chord may creep along a convex cost: every third step halves the interval instead.
+                # a chord may creep along a convex cost: every third step halves the interval instead.
                 value = _next_value(lower, upper, aim, halve=count % 3 == 2)
     return lower
 
@@ -201,7 +190,7 @@ def near_value(
         if before is not None:
             # Newton's step in logarithms, where costs are nearly powers; the first one assumes the power 1.
             power = math.log(spent / before[1]) / math.log(value / before[0])
-            # An estimate that jumps, or hardly moves, is useless for the cost: the search continues without it.
+            # an estimate that jumps, or hardly moves, is useless for the cost: the search continues without it.
             if not MIN_POWER < power < MAX_POWER:
                 return None
         before = value, spent

@@ -18,8 +18,7 @@ from darrm_opt.arguments import real_number
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.rounding import ULP, up
 
-ERFCX_ULPS = 64
-"""Relative error charged for one value of SciPy's erfcx or ndtr; measured below 8 (see the tests)."""
+ERFCX_ULPS = 64  # relative error charged for one value of SciPy's erfcx or ndtr; measured below 8 (see the tests)
 
 MAX_RATIO = 1e300
 """Largest ε/μ that is used, so that no sum overflows; beyond it δ only decreases, and is far below every double."""

@@ -45,17 +45,13 @@ from darrm_opt.rounding import ULP, up
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-DISCRETISATION = 1e-4
-"""The library's own default [nats]; only PLDs with the same value compose."""
+DISCRETISATION = 1e-4  # the library's own default [nats]; only PLDs with the same value compose
 
 COMPOSED_QUERIES = 2
 """Number of queries assumed for a single converted release, which may be composed with others of the same voters."""
 
-Releasing = Accountable | Released | Release
-"""Accepted releases: a mechanism, a `Solution`, or a pair (gamma, problem)."""
-
-Profile = Callable[[float], float]
-"""ε [nats] → δ [probability], never below the exact one."""
+Releasing = Accountable | Released | Release  # accepted releases: a mechanism, a `Solution`, or a pair (gamma, problem)
+Profile = Callable[[float], float]  # ε [nats] → δ [probability], never below the exact one
 
 
 def as_pld(

@@ -32,8 +32,7 @@ MAX_VERTICES = 48
 PROBABILITY_ERROR = 2.0**-40
 """Relative error of a probability computed from noise, 9e-13: an exponential errs by its exponent, ≤ 700, in ulps."""
 
-DIFFERENCES = 2**14
-"""Number of differences of probabilities computed at a time, which fit in the cache."""
+DIFFERENCES = 2**14  # number of differences of probabilities computed at a time, which fit in the cache
 
 LEAK = "one release may leak with that probability, rounding included"
 """Reason why no ε is proved for one release at a δ."""

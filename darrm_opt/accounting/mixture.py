@@ -40,15 +40,13 @@ from darrm_opt.noise import ArrayLike, NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 from darrm_opt.rounding import float_above, up
 
-NEGLECTED_SHARE = 4e-3
-"""Share of the total δ charged for the far end of the law, or for omitted lines of a region."""
+NEGLECTED_SHARE = 4e-3  # share of the total δ charged for the far end of the law, or for omitted lines of a region
 
 MAX_GROUPS, MAX_PRIVATE_GROUPS, MIN_GROUPS = 24, 8, 6
 """Maximum number of groups of counts; fewer if voters are private, as each count then needs a search, and fewer still
 for very many releases."""
 
-MAX_STEPS = 3e3
-"""Releases times counts in one account, unless there are fewer counts: about a second."""
+MAX_STEPS = 3e3  # releases times counts in one account, unless there are fewer counts: about a second
 
 MAX_POINTS, MIN_POINTS, MAX_UPDATES = 2001, 501, 5e6
 """Grid points of the recursions, such that there are about this many updates per release and count."""
@@ -61,8 +59,7 @@ TOLERANCE, MAX_EXACT_VOTERS = 3e-3, 40
 """Tolerance of the region of voters that are not private, in an average over many counts; for at most this many voters
 it is exact."""
 
-NEAR_END_CHANCE = 1e-2
-"""Total probability of the counts at the near end that form one group, at negligible cost."""
+NEAR_END_CHANCE = 1e-2  # total probability of the counts at the near end that form one group, at negligible cost
 
 DIGITS = 60
 """Decimal digits of the law, whose rounding (a few units in the last digit per voter) is far below a double's."""

@@ -20,8 +20,7 @@ from darrm_opt.accounting.pld import Pld, pld_from_profile
 from darrm_opt.problem import Privacy
 from darrm_opt.voters import profile_of
 
-CELLS = 500
-"""Cells up to the largest loss of a model: with 35 DP-SGD models, doubling them lowers ε by less than 0.1 %."""
+CELLS = 500  # cells up to the largest loss of a model: with 35 DP-SGD models, doubling them lowers ε by less than 0.1 %
 
 
 def composed_profiles(models: Mapping[Privacy, int], total_delta: float) -> Privacy:

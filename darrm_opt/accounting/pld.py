@@ -75,7 +75,7 @@ class Pld:
     @property
     def guard(self) -> float:
         """Added to every δ so that rounding cannot make it too small [probability]."""
-        # A dot product of n terms rounds n times; a loss, index·h, is off by an ulp of itself, and δ by no more.
+        # a dot product of n terms rounds n times; a loss, index·h, is off by an ulp of itself, and δ by no more.
         return up(self.mass_error + (self.masses.size + 4 * self.max_loss + 8) * ULP, 4)
 
     def delta(self, epsilon: float) -> float:
@@ -218,7 +218,7 @@ def _afford(discretisation: float, cells: int) -> None:
 def _ends(masses: Array, k: int) -> tuple[int, int]:
     """Return the first and the last cell of k runs."""
     highest = k * (masses.size - 1)
-    # A short one is computed in full.
+    # a short one is computed in full.
     return _composed_cells(masses, k) if highest >= 2 * masses.size else (0, highest)
 
 
@@ -249,11 +249,8 @@ def fast_length(cells: int) -> int:
     return min(lengths)
 
 
-MASS_ERROR = 4 * ULP
-"""Sum of the rounding errors of the masses of one (ε, δ) mechanism."""
-
-DEFAULT_CELLS = 1000
-"""Number of cells up to the largest ε of a sequence whose ε have no coarser common divisor."""
+MASS_ERROR = 4 * ULP  # sum of the rounding errors of the masses of one (ε, δ) mechanism
+DEFAULT_CELLS = 1000  # number of cells up to the largest ε of a sequence whose ε have no coarser common divisor
 
 _DISCRETISATION = "a number of nats above 0"
 
@@ -362,7 +359,7 @@ def pld_from_profile(profile: Callable[[Array], Array], *, discretisation: float
     # The chords of δ against e^ε: the difference of their slopes is the mass on the neighbour, e^ε times as much on the
     # data. The first chord ends at ε = −∞, where δ = 1.
     falls = np.concatenate([[(1 - deltas[0]) * -math.expm1(-step)], -np.diff(deltas), [0.0]]) / -math.expm1(-step)
-    # A mass is a second difference of δ over e^h − 1, and the differences add up to at most 1; if rounding makes it
+    # a mass is a second difference of δ over e^h − 1, and the differences add up to at most 1; if rounding makes it
     # negative it is set to 0, an increase.
     masses = np.maximum(falls[:-1] - falls[1:] * math.exp(-step), 0.0)
     rounding = 16 * ULP / math.tanh(step / 2)

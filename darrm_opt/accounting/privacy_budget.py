@@ -47,11 +47,8 @@ from darrm_opt.untrusted import UNREADABLE, check_written, json_value
 
 Accounting = Literal["best", "simple"]
 
-FORMAT = 1
-"""Version of the saved form."""
-
-MAX_EVENTS = 10**9
-"""Largest result of `PrivacyBudget.affordable`."""
+FORMAT = 1  # version of the saved form
+MAX_EVENTS = 10**9  # largest result of `PrivacyBudget.affordable`
 
 _COUNT = "a whole number of events, at least 0"
 

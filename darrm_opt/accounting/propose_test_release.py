@@ -37,26 +37,16 @@ from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussi
 from darrm_opt.rounding import ULP
 from darrm_opt.search import largest_count_between, least_fitting
 
-TEST_SIGMAS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 11.0, 16.0)
-"""Candidates for the noise τ of the test [voters]."""
-
-TRIED_ORDERS = (4.0, 6.0, 9.0, 13.0, 18.0, 25.0, 35.0, 50.0, 70.0)
-"""Candidates for the order λ."""
+TEST_SIGMAS = (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 11.0, 16.0)  # candidates for the noise τ of the test [voters]
+TRIED_ORDERS = (4.0, 6.0, 9.0, 13.0, 18.0, 25.0, 35.0, 50.0, 70.0)  # candidates for the order λ
 
 REFERENCE_ROWS = 24
 """Number of queries of the reference batch that selects a proposal; its loss is scaled to the number of queries."""
 
-LEADER_SHARE = 0.9
-"""Default mean share of the voters with the leader in the reference batch."""
-
-PASS_CHANCE = 0.99
-"""Probability with which the reference batch passes the test of `ptr_epsilon`."""
-
-FIELDS = ("order", "test_sigma", "test_threshold", "target")
-"""Fields of the record of a proposal."""
-
-ROUNDING = 2.0**-40
-"""Part of 1 + ε that is left for rounding [nats]."""
+LEADER_SHARE = 0.9  # default mean share of the voters with the leader in the reference batch
+PASS_CHANCE = 0.99  # probability with which the reference batch passes the test of `ptr_epsilon`
+FIELDS = ("order", "test_sigma", "test_threshold", "target")  # fields of the record of a proposal
+ROUNDING = 2.0**-40  # part of 1 + ε that is left for rounding [nats]
 
 
 class NoisyVote(Accountable, Protocol):
@@ -221,7 +211,7 @@ def check_that_it_pays(proposal: Proposal, leader_share: float = LEADER_SHARE) -
     # The votes must not be examined here: a rejection that depends on them would reveal something before any charge.
     reference = Reference(batch, leader_share)
     chance = proposal.pass_chance(max(0, reference.distance(proposal.order, proposal.target)))
-    # A failed test spends its ε and the whole δ without a label: below one half that is the likelier outcome.
+    # a failed test spends its ε and the whole δ without a label: below one half that is the likelier outcome.
     if chance < 0.5:
         expected = f"If {leader_share:.0%} of the voters agree on average, the test has pass probability {chance:.2g}."
         raise InvalidInput(

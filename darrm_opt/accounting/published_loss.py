@@ -29,17 +29,10 @@ from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource, SystemRandomness, discrete_gaussian
 from darrm_opt.rounding import ULP
 
-SMOOTHNESS = 0.05
-"""β: the largest change of the logarithm of a smooth bound between neighbours."""
-
-STEPS = 16
-"""Integer steps per β: a published logarithm is rounded up to them, so that its noise is drawn exactly."""
-
-PUBLICATION_SIGMA = 5.0
-"""Noise of a published bound in units of β: the publication itself costs ε = 0.8 at δ = 1e-5."""
-
-CONFIDENCE = 0.95
-"""Probability that a published bound is at least the true one."""
+SMOOTHNESS = 0.05  # β: the largest change of the logarithm of a smooth bound between neighbours
+STEPS = 16  # integer steps per β: a published logarithm is rounded up to them, so that its noise is drawn exactly
+PUBLICATION_SIGMA = 5.0  # noise of a published bound in units of β: the publication itself costs ε = 0.8 at δ = 1e-5
+CONFIDENCE = 0.95  # probability that a published bound is at least the true one
 
 
 @dataclass(frozen=True)
@@ -128,7 +121,7 @@ def publish_loss(
     # Integers, as the noise is: rounded up, ln S still changes by at most `STEPS` of them between neighbours.
     steps = math.ceil(STEPS * math.log(smooth) / SMOOTHNESS * (1 + math.copysign(8 * ULP, math.log(smooth))))
     noise = LatticeNoise(STEPS * sigma, 0.0)
-    # A quantile of the noise is added: the published bound exceeds the true one with `CONFIDENCE`, not half of the
+    # a quantile of the noise is added: the published bound exceeds the true one with `CONFIDENCE`, not half of the
     # time.
     margin = int(np.argmax(noise.at_least(-np.arange(noise.end)) >= CONFIDENCE))
     noisy = steps + margin + discrete_gaussian(Fraction(STEPS * sigma) ** 2, source or SystemRandomness())

@@ -41,8 +41,7 @@ from darrm_opt.noise import Array, ArrayLike, NoiseFunction
 from darrm_opt.problem import MAX_TARGET_EPSILON, Privacy, Problem
 from darrm_opt.rounding import ULP, check_arithmetic, up
 
-MAX_LINES = 240
-"""Maximum number of slopes searched; beyond it the region is sound but may exceed the tolerance."""
+MAX_LINES = 240  # maximum number of slopes searched; beyond it the region is sound but may exceed the tolerance
 
 TOLERANCE = 3e-4
 """Largest excess of the outer region over the inner one, as a share of p − q at its vertices: the total ε of many
@@ -51,8 +50,7 @@ releases exceeds that of the inner region by a smaller share."""
 MAX_JOINT_ROUNDS = 8
 """Maximum number of rounds of a joint search, repeated if a pair was found that is worse than those known."""
 
-FLAT_SHARE = 1e-5
-"""The profile counts as flat below this share of its flat end or of its last vertex."""
+FLAT_SHARE = 1e-5  # the profile counts as flat below this share of its flat end or of its last vertex
 
 MAX_EPSILON = 30.0
 """Largest ε at which the profile is searched while it still decreases [nats]; beyond, a search finds only rounding."""
@@ -61,8 +59,7 @@ FLAT_TOLERANCE = 1e-13
 """Bound on the decrease of the profile beyond `ReleaseProfile.max_loss`, in addition to the share `FLAT_SHARE`
 [probability]."""
 
-CELLS = 2000
-"""Number of cells of a PLD up to the target ε, if its length allows."""
+CELLS = 2000  # number of cells of a PLD up to the target ε, if its length allows
 
 TIP_MARGIN, MAX_TIP_STEPS = 1e-6, 8
 """Smallest relative distance beyond the largest loss of a line that should have a δ of 0, and number of attempts."""
@@ -122,7 +119,7 @@ class ReleaseProfile:
     def max_loss(self) -> float:
         """An ε beyond which the profile is flat up to `FLAT_TOLERANCE` [nats]: the largest finite loss of a vertex."""
         p, q = self._vertices
-        # A vertex matters up to where it falls below the flat end, the pair with q = 0.
+        # a vertex matters up to where it falls below the flat end, the pair with q = 0.
         flat = float(np.max(p[q == 0.0], initial=0.0))
         is_relevant = p > flat * (1 + FLAT_SHARE) + FLAT_TOLERANCE
         losses = np.log((p[is_relevant] - flat) / q[is_relevant])
@@ -339,8 +336,7 @@ def _gap(points: _ProfilePoints, low: float, high: float, tolerance: float) -> t
     return (-gap, low, epsilon, high) if gap > 1 else None
 
 
-_Line = tuple[float, float]
-"""(slope, δ)."""
+_Line = tuple[float, float]  # (slope, δ)
 
 
 def _relative_rise(previous: _Line, line: _Line, following: _Line, share: float, spare: float) -> float:

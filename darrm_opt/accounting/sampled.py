@@ -43,8 +43,7 @@ from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP, up
 
-SLACK_SHARE = 1e-3
-"""Share of δ reserved for omitted rare answers and for noise that is cut off."""
+SLACK_SHARE = 1e-3  # share of δ reserved for omitted rare answers and for noise that is cut off
 
 FIRST_ORDERS: Array = 1 + np.geomspace(0.05, 1000, 40)
 """Orders at which Rényi divergences are computed first; `NEXT_ORDERS` more lie around the best of them."""
@@ -64,26 +63,19 @@ SOME_ORDERS.setflags(write=False)
 LOG_FACTORIALS: Array = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1.0, MAX_WHOLE_ORDER + 1)))])
 LOG_FACTORIALS.setflags(write=False)
 
-WHOLE_ERROR = 1e-8
-"""Relative error of a sum of powers: exponents of at most some 10⁶ err by 10⁻⁹ in all."""
+WHOLE_ERROR = 1e-8  # relative error of a sum of powers: exponents of at most some 10⁶ err by 10⁻⁹ in all
 
 MIN_LOSS, KNOTS = 1e-7, 160
 """Smallest ε > 0 at which a profile is computed, and number of points on each side; chords in between."""
 
-MAX_LOSS = 60.0
-"""Largest ε at which a profile is computed."""
+MAX_LOSS = 60.0  # largest ε at which a profile is computed
 
 STEP_SHARE, MAX_STEPS = 0.3, 50_000
 """Discretisation of a PLD in standard deviations of one release's loss, and maximum steps to its largest loss."""
 
-FEW = 100
-"""Number of releases below which the discretisation is finer."""
-
-MAX_EXPONENT = 700.0
-"""Largest ε of a label that is used: e^ε is a double."""
-
-POINTS = 24
-"""Number of δ at which the labels of one sample are evaluated if their laws are unknown."""
+FEW = 100  # number of releases below which the discretisation is finer
+MAX_EXPONENT = 700.0  # largest ε of a label that is used: e^ε is a double
+POINTS = 24  # number of δ at which the labels of one sample are evaluated if their laws are unknown
 
 RARE_SHARE, RARE_BELOW = 1e-4, 1e-4
 """Share of δ that truncation at a largest loss may cost in all, and probability of losses below its negative."""
@@ -279,7 +271,7 @@ def log_moments(log_p: Array, log_q: Array, orders: Array) -> Array:
         sums[place] = peak = float(exponents.max())
         if abs(peak) < math.inf:  # relative to the largest, no power overflows
             sums[place] += math.log(np.exp(exponents - peak).sum(axis=0).max())
-    # An exponent errs by its terms in ulps, and the sum by the same.
+    # an exponent errs by its terms in ulps, and the sum by the same.
     return np.asarray(sums + 16 * ULP * (orders * size + answers))
 
 
@@ -292,8 +284,7 @@ def convolved_epsilon(direction: Sequence[LawPairs], queries: int, delta: float)
     return composed_epsilon(_chords(knots, deltas), knots, deltas, queries, delta * (1 - SLACK_SHARE) * (1 - 8 * ULP))
 
 
-TAIL = 1e-14
-"""Total probability of larger losses that a distribution for other libraries counts as infinite."""
+TAIL = 1e-14  # total probability of larger losses that a distribution for other libraries counts as infinite
 
 
 def direction_pld(direction: Sequence[LawPairs], missing: float, queries: int, step: float) -> Pld:

@@ -33,14 +33,9 @@ Scheme = Literal["without-replacement", "poisson", "random-allocation", "each-vo
 
 Neighbours = Literal["replace-one", "add-remove"]
 
-EACH_VOTER = ("each-voter", "each-voter-with-replacement")
-"""Schemes in which one record can reach every voter."""
-
-ALLOCATION = "random-allocation"
-"""The scheme with dependent queries: a record in one query is less probable in others."""
-
-BY_COINS = ("poisson", ALLOCATION)
-"""Schemes in which each record tosses its own coins: neighbours add or remove one."""
+EACH_VOTER = ("each-voter", "each-voter-with-replacement")  # schemes in which one record can reach every voter
+ALLOCATION = "random-allocation"  # the scheme with dependent queries: a record in one query is less probable in others
+BY_COINS = ("poisson", ALLOCATION)  # schemes in which each record tosses its own coins: neighbours add or remove one
 
 NOT_COVERED = {
     "poisson-by-position": "One more record moves all later records to other voters: give each sampled record to "
@@ -54,14 +49,9 @@ NOT_COVERED = {
 }
 """Common schemes without an account here, and why."""
 
-MAX_COUNT = 10**12
-"""Maximum number of records, queries and labels: integers that are exact as doubles."""
-
-FIELDS = ("records", "sample", "rate", "scheme", "neighbours", "labels")
-"""Fields of the record."""
-
-ALLOCATION_FIELDS = (*FIELDS, "among", "times")
-"""Fields of the record with "random-allocation"."""
+MAX_COUNT = 10**12  # maximum number of records, queries and labels: integers that are exact as doubles
+FIELDS = ("records", "sample", "rate", "scheme", "neighbours", "labels")  # fields of the record
+ALLOCATION_FIELDS = (*FIELDS, "among", "times")  # fields of the record with "random-allocation"
 
 
 @dataclass(frozen=True)
@@ -102,7 +92,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         whole_number(self.records, "records", "a whole number of records, at least 1", most=MAX_COUNT)
-        # A known scheme without an account is rejected with the reason, not as a misspelling.
+        # a known scheme without an account is rejected with the reason, not as a misspelling.
         if self.scheme not in get_args(Scheme):
             raise InvalidInput(
                 "sampling", self.scheme, "one of " + ", ".join(get_args(Scheme)), NOT_COVERED.get(self.scheme, "")
@@ -224,8 +214,7 @@ class Sampling:
         return sampling
 
 
-NO_ACCOUNT = "No account is proved for it."
-"""Reason why a supported scheme is rejected with some neighbours or labels."""
+NO_ACCOUNT = "No account is proved for it."  # reason why a supported scheme is rejected with some neighbours or labels
 
 SUBNORMAL_ERROR = 2 * math.ulp(0.0)
 """Absolute error of an exponential and of a product if both are subnormal; otherwise negligible."""

@@ -53,8 +53,7 @@ from darrm_opt.problem import Privacy, Problem
 from darrm_opt.rounding import ULP, check_arithmetic
 from darrm_opt.search import largest_count
 
-MAX_FOUND = 10**7
-"""Largest number of releases of a mechanism that is searched for a total."""
+MAX_FOUND = 10**7  # largest number of releases of a mechanism that is searched for a total
 
 MAX_ADVERSARY_WORK = STATED.updates / 10
 """Maximum number of updates of the lower bound, each some ten times as slow; beyond it, there is none."""
@@ -62,14 +61,12 @@ MAX_ADVERSARY_WORK = STATED.updates / 10
 ESTIMATE_POINTS, MAX_ESTIMATE_WORK = 1001, 3e7
 """Grid points of an estimate by likely pairs, and the number of updates beyond which the grid is coarser."""
 
-ESTIMATE_STRIDE = 3
-"""Stride of the Gaussian comparison in an estimate: it increases ε by 1e-4."""
+ESTIMATE_STRIDE = 3  # stride of the Gaussian comparison in an estimate: it increases ε by 1e-4
 
 HIGH_CHANCE = 0.1
 """Probability of a record to be in a sample from which accounts that ignore sampling are evaluated, too."""
 
-NOTHING = "nothing is released"
-"""Name of the account of no release."""
+NOTHING = "nothing is released"  # name of the account of no release
 
 
 @dataclass(frozen=True)
@@ -169,7 +166,7 @@ def total_of(
         if account.name not in compare and finest & set(account.finer):
             continue
         try:
-            # An account needs its input for every part: with one missing it proves nothing.
+            # an account needs its input for every part: with one missing it proves nothing.
             known = [(need, count) for bounds, count in runs if (need := account.needs(bounds)) is not None]
             found = account.total(known, delta, effort) if len(known) == len(runs) else None
         except (DeltaTooSmall, TooMuchWork, BackendUnavailable) as err:
@@ -301,7 +298,7 @@ def estimated_epsilon(parts: Releases, delta: float) -> float | None:
     likely = [(bounds.likely(), count) for bounds, count in kinds if bounds.likely is not None]
     stated = [(bound, n) for bounds, n in kinds if bounds.estimate is not None and (bound := bounds.estimate())]
     epsilon: float | None = None
-    # An estimate only saves time: it is omitted if a package is missing.
+    # an estimate only saves time: it is omitted if a package is missing.
     with suppress(BackendUnavailable):
         if drawn is not None:
             epsilon = drawn.estimate(kinds[0][1], delta)

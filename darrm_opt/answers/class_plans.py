@@ -20,8 +20,7 @@ from darrm_opt.tables.objective import PluralityObjective
 from darrm_opt.tables.problem import has_table, partition_count
 from darrm_opt.tables.record import group_records
 
-COMPOSED_SOLVES = 8
-"""Solves of the optimum over several releases, after the first."""
+COMPOSED_SOLVES = 8  # solves of the optimum over several releases, after the first
 
 
 def options_seconds(problem: Problem, queries: int) -> float:

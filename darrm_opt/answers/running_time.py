@@ -32,11 +32,8 @@ from darrm_opt.record import DesignSpec, problem_record
 if TYPE_CHECKING:
     from darrm_opt.bagging import Bags
 
-MAX_LOGARITHM = 30.0
-"""Largest logarithm of an estimate, some 10^13 seconds: far outside the measured range."""
-
-MAX_ESTIMATED_VOTERS = 100_000
-"""Maximum number of voters for an estimate: the count has 34 digits there."""
+MAX_LOGARITHM = 30.0  # largest logarithm of an estimate, some 10^13 seconds: far outside the measured range
+MAX_ESTIMATED_VOTERS = 100_000  # maximum number of voters for an estimate: the count has 34 digits there
 
 MEASURED_K, MEASURED_EPSILON, MAX_MEASURED_DELTA = (5, 601), (0.01, 3.0), 0.3
 """Measured ranges of voters, ε [nats] and Δ; beyond them an estimate is that of the nearest end."""
@@ -46,14 +43,9 @@ EXPONENTS = {False: 2.0, True: 3.0}
 
 MIN_SOLVE_SECONDS = 6e-4
 
-NUMPY_FACTOR = 10.0
-"""Slowdown of a solve without the compiled kernel: 3 to 17 at K = 35 and 101."""
-
-SCENARIO_SECONDS = 2e-6
-"""Time per scenario and voter [s]."""
-
-ROW_SECONDS = 5e-7
-"""Time per enumerated row and voter [s]."""
+NUMPY_FACTOR = 10.0  # slowdown of a solve without the compiled kernel: 3 to 17 at K = 35 and 101
+SCENARIO_SECONDS = 2e-6  # time per scenario and voter [s]
+ROW_SECONDS = 5e-7  # time per enumerated row and voter [s]
 
 BASIS = (
     "A regression fitted to 2,065 solves of 5 to 601 voters on busy cores: of those left out of the fit, 94 % took a "
@@ -163,7 +155,7 @@ def _private_features(problem: Problem, K: float, affected: float) -> tuple[floa
     voter, target = problem.voter, problem.target
     epsilon = math.log(clip(voter.epsilon, *MEASURED_EPSILON))
     m = math.log(clip(3.0 if problem.m is None else problem.m, 1.05, max(1.1, K / 2)))
-    # A search without a proof ends at the best monotone γ, which takes about as long as at a small Δ.
+    # a search without a proof ends at the best monotone γ, which takes about as long as at a small Δ.
     is_proved = K <= MAX_PASSED_K or problem.K * voter.delta <= MAX_EVALUATED_MEAN
     Delta = min(voter.delta, MAX_MEASURED_DELTA) if is_proved else 0.0
     failing = math.log1p(affected * Delta)
@@ -207,11 +199,8 @@ def _scenario_seconds(request: DesignSpec) -> float:
     return SCENARIO_SECONDS * parameters.get("points", parameters.get("scenarios", 0.0)) * request.problem.K
 
 
-MAX_PLAN_QUERIES = 300
-"""Number of queries beyond which a plan takes no longer, as its accounts are coarser."""
-
-SUBSAMPLED_PLAN_ACCOUNTS = 80
-"""Approximate number of accounts in a plan with subsampled voters, each an average."""
+MAX_PLAN_QUERIES = 300  # number of queries beyond which a plan takes no longer, as its accounts are coarser
+SUBSAMPLED_PLAN_ACCOUNTS = 80  # approximate number of accounts in a plan with subsampled voters, each an average
 
 MAX_MEASURED_SOLVE_SECONDS = 0.1
 """Longest expected solve among the measured plans [s]; beyond it, the time of plans is proportional to it."""
@@ -282,8 +271,7 @@ def _steps_of_draw(problem: Problem, queries: int, total: Privacy, bags: Bags | 
     return None if distribution is None else mixture_steps(voters, queries, total, distribution)
 
 
-SEARCHED_DECADES = 6
-"""Approximate number of powers of ten among which the inverse question bisects."""
+SEARCHED_DECADES = 6  # approximate number of powers of ten among which the inverse question bisects
 
 
 def inverse_seconds(solve_time: float, digits: int) -> float:
@@ -292,8 +280,7 @@ def inverse_seconds(solve_time: float, digits: int) -> float:
     return solve_time * math.log2(SEARCHED_DECADES * 9 * 10.0 ** (digits - 1))
 
 
-BALL_ROW_SECONDS = 1.1e-6
-"""Time per row of the reduced constraint set in ball arithmetic [s]."""
+BALL_ROW_SECONDS = 1.1e-6  # time per row of the reduced constraint set in ball arithmetic [s]
 
 
 def verification_seconds(problem: Problem, arithmetic: str = "float") -> float:
@@ -320,11 +307,8 @@ def composition_seconds(queries: int, *, designed: bool, fresh: bool) -> float:
     return 0.02 + bits + 2e-4 * min(queries, 30_000)
 
 
-BASE_MEMORY = 130.0
-"""Memory of a solver process that has loaded its libraries [MiB]."""
-
-ENTRY_BYTES = 104
-"""Memory per enumerated row and entry of γ [bytes]: 962 MiB at K = 101, m = 3, Δ = 0."""
+BASE_MEMORY = 130.0  # memory of a solver process that has loaded its libraries [MiB]
+ENTRY_BYTES = 104  # memory per enumerated row and entry of γ [bytes]: 962 MiB at K = 101, m = 3, Δ = 0
 
 
 def design_memory(request: DesignSpec, method: str = "auto") -> float:

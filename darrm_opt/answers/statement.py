@@ -33,8 +33,7 @@ from darrm_opt.verification import read_solution
 
 KIND, FORMAT = "darrm privacy statement", 1
 
-SINGLE_DELTA = 1e-6
-"""δ of a stated ε if a file names no total."""
+SINGLE_DELTA = 1e-6  # δ of a stated ε if a file names no total
 
 ACCOUNTS = {
     "certificate": "the certificate of one release, over every pair of neighbouring votes or voters",
@@ -93,7 +92,7 @@ class Statement:
         if (any_votes := f.get("data_independent")) is not None:
             rows.append(("the same labels, whatever the votes are", _pair(any_votes["epsilon"], any_votes["delta"])))
         if (test := f.get("test")) is not None:
-            # A test that was drawn and failed is part of the transcript, so the page reports it.
+            # a test that was drawn and failed is part of the transcript, so the page reports it.
             outcome = {None: "not drawn yet", True: "passed: labels released", False: "failed: nothing else released"}
             chosen = f"τ = {test['test_sigma']:g}, threshold {test['test_threshold']:g}, order {test['order']:g}"
             rows.append(
@@ -107,7 +106,7 @@ class Statement:
             ("hash of the design", f"`{f['design_hash']}`"),
             ("date", f["date"]),
         ]
-        # A table without headings: names are in the first column.
+        # a table without headings: names are in the first column.
         lines += ["| | |", "|---|---|", *(f"| {name} | {_cell(text)} |" for name, text in rows), ""]
         for title, name in (("Assumptions", "assumptions"), ("Not covered", "not_covered")):
             lines += [f"## {title}", "", *(f"- {text}" for text in f[name]), ""]
@@ -155,7 +154,7 @@ def statement_of_record(record: Any) -> Statement:
     # One release at the target of its own proof needs no account: its certificate was proved on reading.
     if planned is None and target is not None and sampling is None:
         return _statement(subject, mechanism, target, "certificate", {"allowed": 1}, None, {}, {})
-    # A file without a number of queries promises one release.
+    # a file without a number of queries promises one release.
     queries, total = planned if planned is not None else (1, None)
     total = _proved_total(mechanism, queries, total, sampling)
     account = mechanism.cost(queries, total.delta, sampling).account

@@ -66,11 +66,8 @@ def plurality_features(problem: Problem) -> tuple[float, ...]:
     )
 
 
-MEAN_VALUES = 4.5
-"""Approximate largest number of different counts in a partition."""
-
-MAX_GROUP_VOTERS = 200
-"""Maximum number of voters, of all groups, whose corners are counted before a service answers."""
+MEAN_VALUES = 4.5  # approximate largest number of different counts in a partition
+MAX_GROUP_VOTERS = 200  # maximum number of voters, of all groups, whose corners are counted before a service answers
 
 
 def group_seconds(problem: Problem) -> float:

@@ -20,14 +20,9 @@ from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.questions.sampled import AllocationAnswer, SampledQuestion, SamplingAnswer
 from darrm_opt.questions.voters import PublicQuestion, WithinTotalQuestion
 
-COST_SECONDS = 0.5
-"""About how long the cost of a mechanism takes [s]: up to a second and a half for 1000 releases."""
-
-CALIBRATION_SECONDS = 5.0
-"""About how long a calibration takes [s]: 1 to 13, most where bits are accounted for."""
-
-CURVE_DELTAS = tuple(float(f"1e-{power}") for power in range(12, 1, -1))
-"""δ of the points of a curve."""
+COST_SECONDS = 0.5  # about how long the cost of a mechanism takes [s]: up to a second and a half for 1000 releases
+CALIBRATION_SECONDS = 5.0  # about how long a calibration takes [s]: 1 to 13, most where bits are accounted for
+CURVE_DELTAS = tuple(float(f"1e-{power}") for power in range(12, 1, -1))  # δ of the points of a curve
 
 CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 """Numbers of releases of the points of a curve, in multiples of the number that is asked."""

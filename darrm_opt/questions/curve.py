@@ -22,8 +22,7 @@ from darrm_opt.record import problem_from_record, problem_record
 
 MEASURES = ("tv_error", "disagreement")
 
-MAX_GRID_POINTS = 100_001
-"""Most points of a curve that is computed here."""
+MAX_GRID_POINTS = 100_001  # most points of a curve that is computed here
 
 BASELINE_WORDS = {
     "words": "Baselines to compare γ_opt with, each in the form that is proved private for the problem",

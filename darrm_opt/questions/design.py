@@ -30,8 +30,7 @@ TARGETS_WORDS = (
     "that is all."
 )
 
-Epsilon = float | Literal["inf"] | None
-"""ε of one voter in JSON [nats]."""
+Epsilon = float | Literal["inf"] | None  # ε of one voter in JSON [nats]
 
 
 def nats(epsilon: Epsilon) -> float:

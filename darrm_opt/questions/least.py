@@ -199,5 +199,4 @@ class Least(VotersQuestion, SolvedQuestion):
         return found, claim
 
 
-_NAMES = {"m": "m", "target_epsilon": "target ε", "epsilon": "ε of one voter"}
-"""What is searched for, in words."""
+_NAMES = {"m": "m", "target_epsilon": "target ε", "epsilon": "ε of one voter"}  # what is searched for, in words

@@ -430,7 +430,7 @@ class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
             return mechanism.record() | total | sampling_record(question.sampling)
         if best is None or best.noise is None:
             return None
-        # A release log's own account knows no draw, so that the total of one is nothing that it could be held to.
+        # a release log's own account knows no draw, so that the total of one is nothing that it could be held to.
         use = {"fresh": question.fresh} | (total if question.bags is None else {})
         return solution_record(best.to_solution(question.gamma_objective)) | use
 
@@ -514,7 +514,7 @@ def _shares_text(found: Plan, groups: Sequence[VoterGroup]) -> str:
         for option in options
         if option.gap is not None and option.utility is not None
     ]
-    # A table of options looks like an answer even where none of them says anything.
+    # a table of options looks like an answer even where none of them says anything.
     if best.accuracy is not None and best.accuracy < question.least_accuracy:
         lines.append(
             f"useless    the best has accuracy {best.accuracy:.4f}, below --least-accuracy {question.least_accuracy:g} "
@@ -526,11 +526,8 @@ def _shares_text(found: Plan, groups: Sequence[VoterGroup]) -> str:
     return "\n".join(lines)
 
 
-_JUDGED = ("classes", "ties", "price", "fresh", "least_accuracy")
-"""Fields by which the planner judges."""
-
-_OF_VOTERS = ("K", "epsilon", "Delta", "profile", *OF_DRAW, *SAMPLING)
-"""Fields of voters that are alike."""
+_JUDGED = ("classes", "ties", "price", "fresh", "least_accuracy")  # fields by which the planner judges
+_OF_VOTERS = ("K", "epsilon", "Delta", "profile", *OF_DRAW, *SAMPLING)  # fields of voters that are alike
 
 
 class PluralityOptions(PublicVotersQuestion, SampledQuestion, WithinTotalQuestion):

@@ -22,11 +22,8 @@ from darrm_opt.questions.design import Design, NearestAnswer, ProblemAnswer
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.record import canonical_json, problem_record
 
-PROFILE_WIDTH = 1.5
-"""Largest ε of a profile as a multiple of the target ε, by default."""
-
-MIN_PROFILE_EPSILON = 1e-3
-"""Least target ε that this multiple is taken of [nats], where the target is (nearly) 0."""
+PROFILE_WIDTH = 1.5  # largest ε of a profile as a multiple of the target ε, by default
+MIN_PROFILE_EPSILON = 1e-3  # least target ε that this multiple is taken of [nats], where the target is (nearly) 0
 
 
 def epsilon_grid(target_epsilon: float, points: Any) -> list[float]:

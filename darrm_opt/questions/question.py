@@ -20,8 +20,7 @@ from darrm_opt.fields import FIELDS, Field
 
 REQUIRED: Any = dataclasses.MISSING
 
-GIVEN = {"given": True}
-"""Metadata of a field that no request states: what the process that answers is given beside."""
+GIVEN = {"given": True}  # metadata of a field that no request states: what the process that answers is given beside
 
 
 def question_field(default: Any = REQUIRED, *, each: Any = None, read: Any = None, **changes: Any) -> Any:

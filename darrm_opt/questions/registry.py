@@ -22,5 +22,4 @@ _OF_MANY_RELEASES = (Compare, ReleasePlan, Compose, Cost, Calibrate, PluralityOp
 
 _ALL: tuple[type[Question], ...] = (*_OF_ONE_DESIGN, *_OF_CLASSES, *_OF_MANY_RELEASES)
 
-QUESTIONS: dict[str, type[Question]] = {question.path: question for question in _ALL}
-"""Questions, by their paths."""
+QUESTIONS: dict[str, type[Question]] = {question.path: question for question in _ALL}  # questions, by their paths

@@ -16,13 +16,11 @@ from darrm_opt.questions.design import PrivateVotersQuestion, stated_problem
 from darrm_opt.questions.question import Answer, Question, answer_field, question_field
 from darrm_opt.questions.voters import WithinTotalQuestion
 
-Draw = Literal["independent", "disjoint"]
-"""How subsamples are drawn, the default first."""
+Draw = Literal["independent", "disjoint"]  # how subsamples are drawn, the default first
 
 _UNNAMED = tuple(name for name in SAMPLING if name != "sampling")
 
-OF_DRAW = ("n", "subsample_size", "replacement")
-"""Fields of voters that are trained on subsamples."""
+OF_DRAW = ("n", "subsample_size", "replacement")  # fields of voters that are trained on subsamples
 
 
 class SampledQuestion(Question):

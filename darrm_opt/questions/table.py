@@ -46,8 +46,7 @@ MAX_RULE_QUERIES = 10**6
 _target_of_each = lru_cache(maxsize=64)(release_target)
 """The same, of many releases: it is asked in the process that answers requests, too."""
 
-STORED_SECONDS = 0.1
-"""About how long the mechanisms take that are compared with a stored table [s]."""
+STORED_SECONDS = 0.1  # about how long the mechanisms take that are compared with a stored table [s]
 
 
 class PluralityProblemAnswer(Answer):
@@ -250,7 +249,7 @@ class TableQuestion(AnyTable, PluralityQuestion):
     def seconds_beside(self, stored: Collection[str]) -> float:
         spec = self.spec
         is_stored = spec.key in stored
-        # A table that somebody made on purpose is an answer like others.
+        # a table that somebody made on purpose is an answer like others.
         if not is_stored or spec.kind == KIND:
             self._refuse_what_has_another_answer(spec)
         return max(group_answer_seconds(spec.problem, stored=is_stored), STORED_SECONDS)

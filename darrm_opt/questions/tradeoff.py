@@ -34,8 +34,7 @@ from darrm_opt.questions.design import (
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.record import DesignSpec, solution_from_record
 
-DEFAULT_ALLOWANCES = 25
-"""Number of allowances, by default."""
+DEFAULT_ALLOWANCES = 25  # number of allowances, by default
 
 
 def allowance_grid(K: int, most: int) -> list[float]:

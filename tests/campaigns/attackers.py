@@ -26,8 +26,7 @@ from itertools import count
 BIND_ADDRESS_NO_PORT = 24
 """Linux's option IP_BIND_ADDRESS_NO_PORT: ports are chosen for each destination, so one address has thousands."""
 
-PAUSE = 0.01
-"""Time between two attempts of a connection that was not even opened [s]."""
+PAUSE = 0.01  # time between two attempts of a connection that was not even opened [s]
 
 OPENING = 64
 """Connections of one process that are being opened at a time: each sends its first bytes soon after it is open."""
@@ -227,8 +226,7 @@ TRAILER, EXTENSION = (endless(start, 2**16 * b"a") for start in (b"0\r\nX: ", b"
 
 REQUEST, HANDSHAKE = half_open(b"G"), half_open(b"\x16")
 
-THREE, FOURTEEN = 3, 14
-"""Addresses of half-open connections: as many as shut everybody out, and many."""
+THREE, FOURTEEN = 3, 14  # addresses of half-open connections: as many as shut everybody out, and many
 
 ATTACKS = (
     Attack("endless trailers", TRAILERS),

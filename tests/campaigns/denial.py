@@ -40,44 +40,28 @@ Door = Literal["naked", "proxy"]
 
 DOORS: tuple[Door, ...] = ("naked", "proxy")
 
-MAX_MEMORY = 400
-"""Largest resident memory of the service [MiB]."""
-
-MAX_VERIFY = 0.5
-"""Largest 99th percentile of a certificate [s], naked."""
+MAX_MEMORY = 400  # largest resident memory of the service [MiB]
+MAX_VERIFY = 0.5  # largest 99th percentile of a certificate [s], naked
 
 MAX_RATIO = 5.0
 """Largest 99th percentile behind the proxy, as a multiple of that on the idle server, unless it is unnoticed."""
 
-UNNOTICED = 0.1
-"""The same behind the proxy [s], unless `MAX_RATIO` times that on the idle server is more."""
-
-MAX_HEALTH = 1.0
-"""Longest time of /healthz [s]."""
+UNNOTICED = 0.1  # the same behind the proxy [s], unless `MAX_RATIO` times that on the idle server is more
+MAX_HEALTH = 1.0  # longest time of /healthz [s]
 
 MAX_HANG = 16.0
 """Longest time of an answer of 503 while the store hangs [s]: its deadline, and a second for a busy machine."""
 
-HANG_SECONDS = 25.0
-"""Least time for which the store hangs [s]: longer than any answer may take."""
-
-IDLE = 3.0
-"""Time of the polite client alone, before an attack and after it [s]."""
-
-RECOVERY = 10.0
-"""Time after an attack until everything must be as before [s]."""
-
-PATIENCE = 30.0
-"""Longest time of a polite request [s]; it counts as a failure after that."""
-
-PAUSE = 0.02
-"""Time between two polite requests [s]."""
+HANG_SECONDS = 25.0  # least time for which the store hangs [s]: longer than any answer may take
+IDLE = 3.0  # time of the polite client alone, before an attack and after it [s]
+RECOVERY = 10.0  # time after an attack until everything must be as before [s]
+PATIENCE = 30.0  # longest time of a polite request [s]; it counts as a failure after that
+PAUSE = 0.02  # time between two polite requests [s]
 
 CERTIFICATE = json.dumps({"K": 3, "m": 1, "epsilon": 0.1, "gamma": [0.1, 0.03, 0.03, 0.1]})
 """What the polite client sends to /v1/verify."""
 
-HANG = "store that hangs"
-"""The attack for which PostgreSQL is stopped."""
+HANG = "store that hangs"  # the attack for which PostgreSQL is stopped
 
 
 @dataclass

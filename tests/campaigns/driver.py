@@ -30,8 +30,7 @@ from typing import Any
 
 from darrm_opt import __version__
 
-WIDTH = 108
-"""Longest line of prose in a page [characters]."""
+WIDTH = 108  # longest line of prose in a page [characters]
 
 
 @dataclass(frozen=True)

@@ -34,14 +34,12 @@ from darrm_opt.accounting.rdp import rdp_epsilon
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_papers.pate import sensitive_check_rdp, sensitive_rdp
 
-LEVELS = (0.75, 0.85, 0.92, 0.96)
-"""Share of the teachers with the leader of a query, on average."""
+LEVELS = (0.75, 0.85, 0.92, 0.96)  # share of the teachers with the leader of a query, on average
 
 STATED = {286: 0.8, 1000: 0.5, 3098: 0.5}
 """Labels, and the total that is stated for them, as a share of ε for any votes."""
 
-ORDERS = sorted({*TRIED_ORDERS, *map(float, range(4, 32, 2)), 40.0, 60.0, 80.0})
-"""Orders of the authors' bound."""
+ORDERS = sorted({*TRIED_ORDERS, *map(float, range(4, 32, 2)), 40.0, 60.0, 80.0})  # orders of the authors' bound
 
 CLASSES, DELTA = 10, 1e-5
 TEACHERS, SIGMA = 250, 40.0
@@ -50,8 +48,7 @@ CHECKED_QUERIES, THRESHOLD, CHECK_SIGMA = 640, 200.0, 150.0
 CHECKED_SHARE = 0.8
 
 
-MIN_PASSES = 0.5
-"""Chance of passing below which a test does not pay."""
+MIN_PASSES = 0.5  # chance of passing below which a test does not pay
 
 FEW_RECORDS = (
     (

@@ -34,14 +34,9 @@ QUERIES = 2
 
 ORDERS = (1.1, 1.5, 2.0, 2.5, 3.0, *TRIED_ORDERS)
 
-ROUNDING = 1e-9
-"""Share of a loss by which the oracle's own sums may miss it."""
-
-DELTA_ERROR = 1e-13
-"""The same of δ [probability]."""
-
-Votes = tuple[tuple[int, ...], ...]
-"""What each voter answers to each query: a data set, in any order of the voters."""
+ROUNDING = 1e-9  # share of a loss by which the oracle's own sums may miss it
+DELTA_ERROR = 1e-13  # the same of δ [probability]
+Votes = tuple[tuple[int, ...], ...]  # what each voter answers to each query: a data set, in any order of the voters
 
 
 @dataclass(frozen=True)

@@ -35,16 +35,12 @@ from campaigns.driver import publish, read_options, say, table
 from darrm_opt.problem import Problem
 from darrm_opt.record import DesignSpec
 
-PIECE = 10_000
-"""Requests between two looks at the server's memory."""
+PIECE = 10_000  # requests between two looks at the server's memory
 
 CONNECTIONS = 8
 
-PATIENCE = 120.0
-"""Longest time of an answer [s]."""
-
-RENEWAL = 0.01
-"""Share of requests after which a connection is opened anew."""
+PATIENCE = 120.0  # longest time of an answer [s]
+RENEWAL = 0.01  # share of requests after which a connection is opened anew
 
 SETTINGS = {
     "DARRM_SOLVERS": "1",

@@ -29,14 +29,9 @@ from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum, NoisyMaximum
 from darrm_opt.mechanisms.selection import ExponentialMechanism, PermuteAndFlip
 from darrm_opt.noise import Array
 
-ERROR = 1e-11
-"""What δ may miss by noise that is cut off here [probability]."""
-
-TIGHT = 1.05
-"""Most times the least ε that is true."""
-
-SMALL = 0.02
-"""ε up to which only the difference counts [nats]."""
+ERROR = 1e-11  # what δ may miss by noise that is cut off here [probability]
+TIGHT = 1.05  # most times the least ε that is true
+SMALL = 0.02  # ε up to which only the difference counts [nats]
 
 Votes = tuple[int, ...]
 Law = Callable[[Votes], Array]

@@ -43,14 +43,9 @@ from darrm_opt.errors import DarrmError
 from darrm_opt.mechanisms import mechanism_class
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 
-PRECISION = 2e-2
-"""Share of a bound by which searches and grids may break monotony."""
-
-LARGE = 0.02
-"""Share of the situations with many voters, classes and releases."""
-
-RARE = 10
-"""Slow kinds are asked about one of so many situations."""
+PRECISION = 2e-2  # share of a bound by which searches and grids may break monotony
+LARGE = 0.02  # share of the situations with many voters, classes and releases
+RARE = 10  # slow kinds are asked about one of so many situations
 
 
 @dataclass(frozen=True)
@@ -355,7 +350,7 @@ def examine(name: str, at: Situation, argument: str = "") -> str:
     pairs = zip(values, others, strict=True) if values and others else []
     is_check = name.startswith("cost of a check") and "sigma" in argument
     if is_check or (name.startswith("cost of exponential") and argument == "epsilon" and at.delta > 0):
-        # A label, or a check at a fixed threshold, is as good as certain at little noise, and what is rarer than δ is
+        # a label, or a check at a fixed threshold, is as good as certain at little noise, and what is rarer than δ is
         # not charged: more noise may cost more, but never everything.
         pairs = [(value, other) for value, other in pairs if value == math.inf]
     if any(other < value * (1 - PRECISION) - 1e-12 for value, other in pairs):

@@ -35,20 +35,14 @@ from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 
 FILE = DATA / "golden_totals.json"
 
-ROUNDING = 1e-9
-"""Share of a total by which it may differ: other compilers and libraries round differently."""
-
-GRID_ROUNDING = 1e-6
-"""The same of an account with a grid or a search."""
+ROUNDING = 1e-9  # share of a total by which it may differ: other compilers and libraries round differently
+GRID_ROUNDING = 1e-6  # the same of an account with a grid or a search
 
 QUICK_SECONDS, SLOW_SECONDS = 0.004, 2.0
 """Processor time up to which a total is recomputed in the suite; beyond the second, it is not frozen at all."""
 
-STRIDE = 7
-"""One case of this many is frozen; it divides no axis of the grid with another."""
-
-LARGER_IS_BETTER = ("most_releases",)
-"""Kinds whose value must not fall."""
+STRIDE = 7  # one case of this many is frozen; it divides no axis of the grid with another
+LARGER_IS_BETTER = ("most_releases",)  # kinds whose value must not fall
 
 Case = dict[str, Any]
 
@@ -61,8 +55,7 @@ PARAMETERS = {
     "randomized_response": [0.4],
 }
 
-TWO_CLASSES = ("subsampling", "randomized_response", "gamma")
-"""Mechanisms for two classes only."""
+TWO_CLASSES = ("subsampling", "randomized_response", "gamma")  # mechanisms for two classes only
 
 CHECKS: list[Case] = [
     {},
@@ -70,8 +63,7 @@ CHECKS: list[Case] = [
     {"threshold": 5.0, "check_sigma": 9.0, "cap": 3},
 ]
 
-FEW, FEW_VOTERS = 40, 5
-"""Most releases of two kinds, and most voters of a table."""
+FEW, FEW_VOTERS = 40, 5  # most releases of two kinds, and most voters of a table
 
 SAMPLINGS: list[dict[str, Any]] = [
     {"records": 10_000, "rate": 0.01},

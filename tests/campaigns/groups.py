@@ -25,14 +25,9 @@ from darrm_opt.tables.certificate import verify_table
 from darrm_opt.tables.solver import solve_table
 from darrm_opt.tables.table import Table
 
-TOLERANCE = 2e-9
-"""How far an optimum may be from that of the oracle, whose own solver is as exact as that."""
-
-GAP = 1e-8
-"""How far above the optimum a bound may be."""
-
-TABLES = 34
-"""Hostile tables of each problem."""
+TOLERANCE = 2e-9  # how far an optimum may be from that of the oracle, whose own solver is as exact as that
+GAP = 1e-8  # how far above the optimum a bound may be
+TABLES = 34  # hostile tables of each problem
 
 
 def problem_of(case: dict[str, Any]) -> Problem:

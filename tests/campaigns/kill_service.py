@@ -42,8 +42,7 @@ VICTIMS = ("server", "worker", "solver", "client")
 
 CLIENTS = 3
 
-PAUSE = 0.7
-"""Longest time between a start and the next kill [s]; drawn uniformly."""
+PAUSE = 0.7  # longest time between a start and the next kill [s]; drawn uniformly
 
 BREATH = 30.0
 """Longest wait for an answer [s], in the half of the rounds that begin with one: on a busy machine no client would

@@ -33,14 +33,9 @@ from solver_cache.database.jobs import Jobs
 for _name in ("solver_cache.database", "filelock", "psycopg", "darrm_opt.design.backends.highs"):
     importlib.import_module(_name)  # what a writer needs is there before it is forked
 
-LONGEST = 1.0
-"""Latest moment at which a writer is killed [s]; it opens the store in the first tenth, or two."""
-
-FRESH = 0.25
-"""Share of the rounds with a new store, whose creation is interrupted."""
-
-HELD = 0.001
-"""Lease of a job [s]: its successor can claim it at once."""
+LONGEST = 1.0  # latest moment at which a writer is killed [s]; it opens the store in the first tenth, or two
+FRESH = 0.25  # share of the rounds with a new store, whose creation is interrupted
+HELD = 0.001  # lease of a job [s]: its successor can claim it at once
 
 KINDS = ("sqlite", "postgresql")
 

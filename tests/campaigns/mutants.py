@@ -31,8 +31,7 @@ _PAIRS = (
     *(("min", "max"), ("argmin", "argmax"), ("minimum", "maximum"), ("floor", "ceil"), ("any", "all")),
     *(("zeros", "ones"), ("zeros_like", "ones_like"), ("exp", "expm1"), ("log", "log1p"), ("left", "right")),
 )
-NAMES = dict(_PAIRS) | {two: one for one, two in _PAIRS}
-"""What may stand in the place of a function, or of a text."""
+NAMES = dict(_PAIRS) | {two: one for one, two in _PAIRS}  # what may stand in the place of a function, or of a text
 
 
 KINDS = ("sign", "extremum", "comparison")

@@ -101,19 +101,16 @@ TARGETS: dict[str, tuple[str, ...]] = {
 LIMIT = 4.0
 """A test is killed after so many times its processor seconds on the unchanged module, and three seconds more."""
 
-MAX_SECONDS = 900
-"""Of the clock, for all tests of one mutant, should it sleep."""
+MAX_SECONDS = 900  # of the clock, for all tests of one mutant, should it sleep
 
 NO_END = "(no end)"
 
-ANY_LINE = 0
-"""Stands for every line of a file."""
+ANY_LINE = 0  # stands for every line of a file
 
 PRELOADED = ("dp_accounting.pld.privacy_loss_distribution", "scipy.special")
 """Imported once, before any process is forked for a mutant."""
 
-MEMORY = 8 << 30
-"""Bytes that a mutant may take: a size that grew wrong is a death like any other, not the machine's."""
+MEMORY = 8 << 30  # bytes that a mutant may take: a size that grew wrong is a death like any other, not the machine's
 
 
 def replace(module: ModuleType, code: CodeType) -> None:

@@ -36,11 +36,8 @@ STORED: list[dict[str, Any]] = [{"K": 5, "m": 2, "epsilon": round(0.1 + number /
 
 VERIFY = {"K": 3, "m": 1, "epsilon": 0.1, "gamma": [0.1, 0.03, 0.03, 0.1]}
 
-PATIENCE = 100.0
-"""Longest time of an answer [s]."""
-
-RECOVERY = 60.0
-"""Longest time until a new problem is answered after a fault [s]."""
+PATIENCE = 100.0  # longest time of an answer [s]
+RECOVERY = 60.0  # longest time until a new problem is answered after a fault [s]
 
 SETTINGS = {"DARRM_SOLVERS": "1", "DARRM_READY_SECONDS": "0", "DARRM_LEASE_SECONDS": "3", "DARRM_WAIT_SECONDS": "8"}
 
@@ -147,8 +144,7 @@ Steps = Iterator["Site | None"]
 Fault = Callable[[ExitStack, Path], Steps]
 """A fault in three steps, from a stack for clean-up and a folder: it yields the site, then begins, yields, and ends."""
 
-FAULTS: dict[str, tuple[Fault, str]] = {}
-"""Every fault by its name, and what an operator has to do."""
+FAULTS: dict[str, tuple[Fault, str]] = {}  # every fault by its name, and what an operator has to do
 
 
 def named(name: str, needs: str = "nothing") -> Callable[[Fault], Fault]:

@@ -25,8 +25,7 @@ from darrm_opt import Privacy
 from darrm_opt.plurality import Dirichlet, Favoured, PluralityObjective, TableSolution, solve_table, verify_table
 from darrm_opt.problem import NOT_PRIVATE, Problem
 
-MAX_VOTERS = {2: 9, 3: 6, 4: 4}
-"""Voters by classes: every set of outputs of every edge is listed in fractions."""
+MAX_VOTERS = {2: 9, 3: 6, 4: 4}  # voters by classes: every set of outputs of every edge is listed in fractions
 
 ABOVE = Fraction(1, 10**40)
 """By how much the oracle's e^ε is above the true one, times any probability; at ε ≤ 20 it is below 1e-36 of it."""

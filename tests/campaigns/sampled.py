@@ -34,8 +34,7 @@ from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.tables.problem import partition_cells
 from darrm_opt.tables.table import Table
 
-LAW_ERROR = 1e-12
-"""Error of a loss [nats] by laws in doubles, where nothing is drawn that could hide it."""
+LAW_ERROR = 1e-12  # error of a loss [nats] by laws in doubles, where nothing is drawn that could hide it
 
 K, SAMPLE, DELTA, PRIOR = 10, 40, 1e-5, "beta(8,2)"
 

@@ -38,11 +38,8 @@ BOUNDS = {
 }
 """Settings of the service under test: small problems, and no limit on how often it is asked."""
 
-WIDTH = 400
-"""Longest line of what Schemathesis says that is repeated [characters]; some requests are very long."""
-
-PATIENCE = 60
-"""Longest time of an answer [s]; a solver process that is begun anew on a busy machine takes ten."""
+WIDTH = 400  # longest line of what Schemathesis says that is repeated [characters]; some requests are very long
+PATIENCE = 60  # longest time of an answer [s]; a solver process that is begun anew on a busy machine takes ten
 
 PHASES = ("examples", "coverage", "fuzzing")
 

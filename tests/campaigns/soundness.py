@@ -35,19 +35,16 @@ from darrm_opt.design.separation.ball_arithmetic import BallConstraint
 from darrm_opt.design.separation.oracle import worst_case
 from darrm_opt.errors import NotPrivate
 
-WORST, RANDOM = 12, 3
-"""Multisets looked at for each γ: the worst that the search knows, and some others."""
+WORST, RANDOM = 12, 3  # multisets looked at for each γ: the worst that the search knows, and some others
 
 NEAR = 1e-10
 """Multisets whose φ is this near the largest count as worst ones: a solver leaves those at the limit nearer."""
 
-WHOLE = 12_000
-"""Most rows of a program that is given to the plain solver whole."""
+WHOLE = 12_000  # most rows of a program that is given to the plain solver whole
 
 SEARCHES = {"c": "compiled", "numpy": "NumPy"}
 
-TOLERANCES = {"default": 1e-7, "tightest": 1e-10}
-"""HiGHS's own 1e-7, and the least that it accepts."""
+TOLERANCES = {"default": 1e-7, "tightest": 1e-10}  # HiGHS's own 1e-7, and the least that it accepts
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,7 @@ from darrm_opt.release import most_releases
 MAX_RELEASES = 6
 MAX_K = 7
 
-EVERY = 25
-"""One sequence in this many is also put to the designs."""
+EVERY = 25  # one sequence in this many is also put to the designs
 
 Oracle = Fresh | Once
 

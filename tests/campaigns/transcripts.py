@@ -31,11 +31,8 @@ from darrm_opt.problem import Problem
 SCALE = 2**48
 """Probabilities of single voters are whole multiples of 1/SCALE, rounded into F: their pairs are possible ones."""
 
-LEAVES = 200_000
-"""Most transcripts of strategies that are gone through; beyond, some pairs are left out."""
-
-Pair = tuple[Fraction, Fraction]
-"""Pr[1] on the dataset and on its neighbour."""
+LEAVES = 200_000  # most transcripts of strategies that are gone through; beyond, some pairs are left out
+Pair = tuple[Fraction, Fraction]  # Pr[1] on the dataset and on its neighbour
 
 Leaves = tuple[NDArray[np.float64], NDArray[np.float64]]
 """The chance of each transcript of each strategy, on the dataset and on its neighbour."""

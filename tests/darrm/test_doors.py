@@ -22,11 +22,8 @@ from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.questions.plan import ReleasePlan
 
-UNIFORM = "shared(1,1)"
-"""All chances of 1 equally often: among classes it is dirichlet(1)."""
-
-K, QUERIES, TOTAL = 11, 20, Privacy(1.0, 1e-5)
-"""Voters that are not private, one of whom a record moves."""
+UNIFORM = "shared(1,1)"  # all chances of 1 equally often: among classes it is dirichlet(1)
+K, QUERIES, TOTAL = 11, 20, Privacy(1.0, 1e-5)  # voters that are not private, one of whom a record moves
 
 ACCURACIES, SIGMA = {UNIFORM: 0.5896, "rectangular": 0.5830}, 18.9919
 """The least accuracy that is known by prior, and the most noise; rectangular is the prior that is taken by default."""

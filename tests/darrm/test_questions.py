@@ -37,8 +37,7 @@ SAMPLED = {"records": 5452, "sample": 40}
 
 PROFILE = [[0.0, 0.02], [0.1, 0.004], [0.3, 0.0]]
 
-NOTHING = [0.0, 0.0, 0.0, 0.0]
-"""γ that is private for anything, and of use for nothing."""
+NOTHING = [0.0, 0.0, 0.0, 0.0]  # γ that is private for anything, and of use for nothing
 
 ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     # path, fields; a change that is refused; a change of the answer that is a lie

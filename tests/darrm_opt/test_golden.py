@@ -12,11 +12,8 @@ from darrm_opt import solve, verify
 from darrm_opt.design.constraint import ConstraintGenerator
 from darrm_opt.design.solution import Status
 
-ENUMERATED = 200_000
-"""Most rows of a program that is built whole."""
-
-HEAVY = 100_000
-"""Rows from which building it whole takes seconds."""
+ENUMERATED = 200_000  # most rows of a program that is built whole
+HEAVY = 100_000  # rows from which building it whole takes seconds
 
 
 def meets(row: Row, method: Literal["auto", "cuts", "enumerate"], backend: str = "highs") -> None:

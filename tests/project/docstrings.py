@@ -44,8 +44,7 @@ RETURNED = r"\b(return|returns|yield|whether)\b|; False"
 
 NAMED = (DocstringSectionKind.parameters, DocstringSectionKind.attributes)
 
-SHARED = {"timeout"}
-"""Parameters of many methods, which their class describes for all."""
+SHARED = {"timeout"}  # parameters of many methods, which their class describes for all
 
 
 def modules(package: str) -> Iterator[ModuleType]:

@@ -14,8 +14,7 @@ from pathlib import Path
 from support.darrm_runner import PROGRAM
 from support.paths import ROOT
 
-HERE = "http://127.0.0.1:8000"
-"""Where the documents say that the service is."""
+HERE = "http://127.0.0.1:8000"  # where the documents say that the service is
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from darrm_opt.record import solution_record
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
-LONGEST = 110
-"""Lines that a worked example may have: one page to read."""
+LONGEST = 110  # lines that a worked example may have: one page to read
 
 
 def printed(name: str, *words: str, code: int = 0, **settings: str) -> str:
@@ -164,7 +163,7 @@ def test_a_training_job_gets_its_gamma_from_the_service_or_else_from_a_table(tmp
 
 
 def test_a_mechanism_of_ones_own() -> None:
-    # A program of its own: its class is a mechanism of the process from then on.
+    # a program of its own: its class is a mechanism of the process from then on.
     program = [sys.executable, str(ROOT / "examples" / "own_mechanism.py")]
     out = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True).stdout
     epsilon = float(re.search(r"20 releases: epsilon = ([\d.]+)", out)[1])  # type: ignore[index]

@@ -52,8 +52,7 @@ def project() -> dict[str, Any]:
     return tomllib.loads(text("pyproject.toml"))
 
 
-APART = {"flower"}
-"""Extras that pin versions of what others bring, and stand in no lock and not in `all`."""
+APART = {"flower"}  # extras that pin versions of what others bring, and stand in no lock and not in `all`
 
 
 def stated_requirements(project: dict[str, Any], *, dev: bool, apart: bool = True) -> list[Requirement]:

@@ -19,8 +19,7 @@ from solver_cache.database import store as database_store
 from solver_cache.database.designs import not_since
 from solver_cache.solve import load_record
 
-SIZE = 100
-"""Length of a row's record [bytes]."""
+SIZE = 100  # length of a row's record [bytes]
 
 
 class Clock:

@@ -133,8 +133,7 @@ def test_many_keys_are_looked_up_at_once(store: Store) -> None:
 
 # ------------------------------------------------------------------------------------------------------ claims
 
-LONG, SHORT = 600.0, 0.001
-"""Leases: of one who goes on, of one who died [s]."""
+LONG, SHORT = 600.0, 0.001  # leases: of one who goes on, of one who died [s]
 
 
 def claimed(store: Store, *keys: str, owner: str = "me", lease: float = LONG) -> dict[str, ClaimResult]:

@@ -19,11 +19,8 @@ import pytest
 from darrm.cli import main, output
 from support.paths import ROOT
 
-PROGRAM = [sys.executable, "-c", "from darrm.cli import main; main()"]
-"""What the console script does."""
-
-SMALL = ("--K", "5", "--m", "2", "--epsilon", "0.5")
-"""A problem that is solved in milliseconds."""
+PROGRAM = [sys.executable, "-c", "from darrm.cli import main; main()"]  # what the console script does
+SMALL = ("--K", "5", "--m", "2", "--epsilon", "0.5")  # a problem that is solved in milliseconds
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from itertools import product
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy
 
-DIGITS = 80
-"""Decimal digits of `exp_fraction`."""
+DIGITS = 80  # decimal digits of `exp_fraction`
 
 Pair = tuple[Fraction, Fraction]
 

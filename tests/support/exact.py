@@ -25,11 +25,8 @@ from darrm_opt.problem import Problem
 
 Number = TypeVar("Number", Fraction, Decimal)
 
-DIGITS = 70
-"""Digits that `Decimal` carries here: what it loses is below 1e-60, and doubles resolve 1e-16."""
-
-NEGLIGIBLE = Decimal("1e-55")
-"""More than `Decimal` loses over any test, less than any difference that matters."""
+DIGITS = 70  # digits that `Decimal` carries here: what it loses is below 1e-60, and doubles resolve 1e-16
+NEGLIGIBLE = Decimal("1e-55")  # more than `Decimal` loses over any test, less than any difference that matters
 
 
 def precise() -> AbstractContextManager[Context]:

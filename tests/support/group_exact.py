@@ -27,8 +27,7 @@ Group = tuple[int, float, float]  # K, ε, Δ
 ProfileGroup = tuple[int, Points]
 Pair = tuple[list[Fraction], list[Fraction]]  # chances of each class before and after
 
-NOTHING = Fraction(1, 10**50)
-"""Chances below this come from e^ε, which is not exact: an edge of this length is none."""
+NOTHING = Fraction(1, 10**50)  # chances below this come from e^ε, which is not exact: an edge of this length is none
 
 
 def points_of(group: Group | ProfileGroup) -> Points:

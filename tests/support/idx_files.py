@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-SIDE = 6
-"""Pixels along a side."""
+SIDE = 6  # pixels along a side
 
 
 def idx(values: NDArray[np.uint8]) -> bytes:

@@ -12,11 +12,8 @@ from darrm_opt.design.kernel import library
 
 LOADED = library.kernel()
 
-HAS_KERNEL = LOADED is not None
-"""Whether this installation was built where there was a C compiler."""
-
-PATHS = ("c", "numpy") if HAS_KERNEL else ("numpy",)
-"""What ``DARRM_KERNEL`` can say here."""
+HAS_KERNEL = LOADED is not None  # whether this installation was built where there was a C compiler
+PATHS = ("c", "numpy") if HAS_KERNEL else ("numpy",)  # what ``DARRM_KERNEL`` can say here
 
 
 @contextmanager

@@ -15,17 +15,10 @@ from random import Random
 
 from support.enumeration import whole
 
-Share = tuple[int, ...]
-"""Values of the records that one voter has, sorted."""
-
-Vote = Callable[[int, Share], int]
-"""From a voter and its share to a class: one question, answered."""
-
-Law = Callable[[tuple[int, ...]], Sequence[Fraction]]
-"""From vote counts to the probability of each output."""
-
-Draw = Iterator[tuple[Fraction, tuple[Share, ...]]]
-"""Chances of shares: one share for each voter."""
+Share = tuple[int, ...]  # values of the records that one voter has, sorted
+Vote = Callable[[int, Share], int]  # from a voter and its share to a class: one question, answered
+Law = Callable[[tuple[int, ...]], Sequence[Fraction]]  # from vote counts to the probability of each output
+Draw = Iterator[tuple[Fraction, tuple[Share, ...]]]  # chances of shares: one share for each voter
 
 
 def shares(scheme: str, values: Sequence[int | None], K: int, sample: int, rate: Fraction) -> Draw:

@@ -25,8 +25,7 @@ from solver_cache.process_pool import _BOOTSTRAP
 from support import waiting
 from support.darrm_runner import start
 
-LONGEST = 3600.0
-"""No server outlives this [s]: a campaign takes up to that."""
+LONGEST = 3600.0  # no server outlives this [s]: a campaign takes up to that
 
 PATIENT = {"DARRM_LOG_FORMAT": "json", "DARRM_WAIT_SECONDS": "60", "DARRM_HEAD_SECONDS": "60"}
 """Settings for a busy machine, where a small solve, and the way of a request, may take seconds."""

@@ -189,8 +189,7 @@ class EndlessTradeoff(_Endless, TradeoffQuestion):
     """Trade-off that never ends."""
 
 
-GATE = "TASKS_GATE"
-"""Variable of the environment with the path of a file for which `BlockedTradeoff` waits."""
+GATE = "TASKS_GATE"  # variable of the environment with the path of a file for which `BlockedTradeoff` waits
 
 
 class BlockedTradeoff(TradeoffQuestion):

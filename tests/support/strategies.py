@@ -20,8 +20,7 @@ from darrm_opt.problem import Privacy, Problem
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 19, 21, 24, 25, 31)
 """Numbers of voters drawn from: small ones often, as most of what can go wrong does so there."""
 
-MAX_TARGET = 20.0
-"""Largest target ε drawn [nats]."""
+MAX_TARGET = 20.0  # largest target ε drawn [nats]
 
 
 @dataclass(frozen=True)

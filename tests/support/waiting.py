@@ -10,8 +10,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-PAUSE = 0.03
-"""Between two looks [s]: to ask a server more often takes more of the processor than what is waited for."""
+PAUSE = 0.03  # between two looks [s]: to ask a server more often takes more of the processor than what is waited for
 
 
 def until(look: Callable[..., Any], seconds: float = 300) -> Any:

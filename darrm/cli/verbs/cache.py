@@ -275,8 +275,7 @@ def import_(
         end(ExitCode.SOME_FAILED)
 
 
-DAY = 86_400
-"""Seconds in a day."""
+DAY = 86_400  # seconds in a day
 
 
 def open_cache(url: str | None, *, reading: bool) -> Store:
@@ -304,8 +303,7 @@ _COLUMNS = {
 }
 
 
-MAX_ROWS = 10**9
-"""Most stored answers of one list by id."""
+MAX_ROWS = 10**9  # most stored answers of one list by id
 
 
 def list_answers(store: Store, limit: Any, after: str, filter_: DesignFilter | None = None) -> list[dict[str, Any]]:

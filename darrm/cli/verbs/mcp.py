@@ -27,8 +27,7 @@ GIVEN = {"verify": "file", "audit": "subject"}
 
 CONTENT = "content"
 
-MAX_SECONDS = 300.0
-"""Time after which a tool is stopped [s]."""
+MAX_SECONDS = 300.0  # time after which a tool is stopped [s]
 
 INSTRUCTIONS = (
     "Design, prove and account for private votes: K voters, each (epsilon, Delta)-differentially private or not (inf), "

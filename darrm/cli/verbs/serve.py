@@ -15,11 +15,8 @@ if TYPE_CHECKING:
     from api.settings import Settings
 
 
-HOST = "127.0.0.1"
-"""Default address: this machine alone."""
-
-PORT = "8000"
-"""Default port."""
+HOST = "127.0.0.1"  # default address: this machine alone
+PORT = "8000"  # default port
 
 
 def serve(
@@ -86,8 +83,7 @@ def _settings_text(settings: Settings, *, json: bool) -> str:
     return "\n".join(lines)
 
 
-KEYS_VARIABLE = "DARRM_KEYS"
-"""The setting that names the file."""
+KEYS_VARIABLE = "DARRM_KEYS"  # the setting that names the file
 
 
 KeysFile = Annotated[str | None, CommandOption("--file", "The keys file.", "FILE", otherwise=KEYS_VARIABLE)]

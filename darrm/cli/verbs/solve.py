@@ -144,8 +144,7 @@ def _points_text(profile: str | None, solution: Solution) -> str:
     return f"\npoints     {points}; with more (--profile-points) the utility is at most {most:.6f}"
 
 
-POINTS_SECONDS = 10.0
-"""Time that may be spent on the bound of what more points could give [s]."""
+POINTS_SECONDS = 10.0  # time that may be spent on the bound of what more points could give [s]
 
 
 def _refuse_sample(asked: dict[str, Any], table: dict[str, Any], drawn: dict[str, Any], output: str | None) -> NoReturn:

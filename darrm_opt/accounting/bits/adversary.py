@@ -24,14 +24,9 @@ from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import ULP
 
-POINTS = 2001
-"""Default number of grid points: the bound is within 0.1 % of the best that the pairs allow."""
-
-_ROUNDING = 16 * ULP
-"""Relative error of P and Q in one release."""
-
-PAIRS_ROUNDING = 1e-9
-"""Share of ε subtracted for the rounding of pairs found by a search."""
+POINTS = 2001  # default number of grid points: the bound is within 0.1 % of the best that the pairs allow
+_ROUNDING = 16 * ULP  # relative error of P and Q in one release
+PAIRS_ROUNDING = 1e-9  # share of ε subtracted for the rounding of pairs found by a search
 
 
 def attained_epsilon(parts: BitReleases, delta: float, *, points: int = POINTS) -> float:

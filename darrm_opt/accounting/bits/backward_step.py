@@ -23,30 +23,21 @@ from darrm_opt.design.kernel.library import kernel
 from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP, down
 
-MAX_EPSILON = 1e5
-"""Largest ε of a grid [nats]; beyond it the last value is used, which is sound but loose."""
+MAX_EPSILON = 1e5  # largest ε of a grid [nats]; beyond it the last value is used, which is sound but loose
 
 FLAT_TOLERANCE, FLAT_SHARE = 1e-20, 1e-6
 """The grid ends where every V_t is this close to its limit, the probability of an infinite loss, or at this share
 of it."""
 
-MIN_LIMIT = 1e-9
-"""Smaller limits come from rounding."""
+MIN_LIMIT = 1e-9  # smaller limits come from rounding
 
 COARSE_POINTS, MIN_COARSE_POINTS = 2001, 201
 """Grid points of the coarse pass that finds where a total with a limit above 0 becomes flat."""
 
-ORDERS = 120
-"""Orders λ at which the losses' tail is bounded."""
-
-MAX_STEP = 700.0
-"""Width of a cell [nats] from which its right end is ignored."""
-
-_ROUNDING = 16 * ULP
-"""Relative error of one step: two coefficients of three operations each, two products, three sums."""
-
-BitReleases = Sequence[tuple[BitRegion, int]]
-"""Releases in the order in which they are made: (region, number)."""
+ORDERS = 120  # orders λ at which the losses' tail is bounded
+MAX_STEP = 700.0  # width of a cell [nats] from which its right end is ignored
+_ROUNDING = 16 * ULP  # relative error of one step: two coefficients of three operations each, two products, three sums
+BitReleases = Sequence[tuple[BitRegion, int]]  # releases in the order in which they are made: (region, number)
 
 
 @dataclass(frozen=True, eq=False)

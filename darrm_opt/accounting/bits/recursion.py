@@ -40,14 +40,9 @@ from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import check_arithmetic, down, up
 
-POINTS = 40_001
-"""Default number of grid points; it increases ε by at most 1e-3 (measured in the tests)."""
-
-MAX_WORK = 2e10
-"""Maximum number of vertex-point updates in one call, about a minute; beyond it `TooMuchWork`."""
-
-MIN_POINTS = 1001
-"""Coarsest grid of an account with a time limit; if it is too slow, the account is rejected."""
+POINTS = 40_001  # default number of grid points; it increases ε by at most 1e-3 (measured in the tests)
+MAX_WORK = 2e10  # maximum number of vertex-point updates in one call, about a minute; beyond it `TooMuchWork`
+MIN_POINTS = 1001  # coarsest grid of an account with a time limit; if it is too slow, the account is rejected
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,14 +27,9 @@ from darrm_opt.rounding import ULP, float_above, float_below
 
 Side = Literal["outer", "inner"]
 
-MAX_LINES = 24
-"""Maximum number of supporting lines of the region."""
-
-MAX_SLOPE = math.exp(30.0)
-"""Slope beyond which a line only bounds the probability of an infinite loss."""
-
-BORDER_POINTS = 61
-"""Number of values of q at which the border of the region is computed."""
+MAX_LINES = 24  # maximum number of supporting lines of the region
+MAX_SLOPE = math.exp(30.0)  # slope beyond which a line only bounds the probability of an infinite loss
+BORDER_POINTS = 61  # number of values of q at which the border of the region is computed
 
 
 @dataclass(frozen=True, eq=False)

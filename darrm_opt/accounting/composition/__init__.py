@@ -12,11 +12,8 @@ from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, TooMuchWork
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import as_written, check_arithmetic
 
-Accounts = Mapping[str, Callable[[], Privacy]]
-"""Accounts by name; each computes its total (ε, δ) when it is called."""
-
-NotApplicable = DeltaTooSmall | TooMuchWork | BackendUnavailable
-"""Errors of an account that does not apply."""
+Accounts = Mapping[str, Callable[[], Privacy]]  # accounts by name; each computes its total (ε, δ) when it is called
+NotApplicable = DeltaTooSmall | TooMuchWork | BackendUnavailable  # errors of an account that does not apply
 
 
 def evaluate(accounts: Accounts, skip: Collection[str] = ()) -> tuple[dict[str, Privacy], dict[str, NotApplicable]]:

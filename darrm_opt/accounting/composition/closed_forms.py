@@ -30,8 +30,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_opt.rounding import down, multiple_up, up
 
-MAX_MECHANISMS = 2**53
-"""Largest count that is exact as a double."""
+MAX_MECHANISMS = 2**53  # largest count that is exact as a double
 
 _MECHANISMS = "a whole number of mechanisms, at least 1"
 

@@ -49,11 +49,8 @@ MAX_EXACT_COUNT = 64
 """Largest k for which the power is computed in rationals. Beyond it 1 − (1−δ)^k is never a double itself (with δ =
 a/2^b in lowest terms its odd numerator is above 2^(b(k−1)) ≥ 2^64), so a decimal approximation decides the rounding."""
 
-TINY_DELTA = 1e-30
-"""Below this δ, kδ is used: it exceeds 1 − (1−δ)^k by a relative kδ/2."""
-
-GUESS_ERRORS = (1e-13, 1e-9)
-"""Expected relative errors of a guess of the least ε, usual and maximal."""
+TINY_DELTA = 1e-30  # below this δ, kδ is used: it exceeds 1 − (1−δ)^k by a relative kδ/2
+GUESS_ERRORS = (1e-13, 1e-9)  # expected relative errors of a guess of the least ε, usual and maximal
 
 MAX_SECANTS, SECANT_PRECISION, MAX_EXCESS = 20, 1e-8, 20.0
 """Maximum number of steps of regula falsi before a bisection; the relative change at which they end; and the largest
@@ -62,11 +59,8 @@ ln(total/δ) used for interpolation."""
 SECANT_ERRORS = (1e-11, 1e-7)
 """Relative errors of their result, usual and maximal, above the rounding of a δ that does not grow."""
 
-_DIGITS = 120
-"""Decimal digits: 1 − δ ≥ 1e-30 keeps more than 80 correct ones after a power and a subtraction."""
-
-_MARGIN = Decimal("1e-60")
-"""Relative charge for the decimal arithmetic, whose error is below 1e-70."""
+_DIGITS = 120  # decimal digits: 1 − δ ≥ 1e-30 keeps more than 80 correct ones after a power and a subtraction
+_MARGIN = Decimal("1e-60")  # relative charge for the decimal arithmetic, whose error is below 1e-70
 
 
 def least_possible_delta(delta: float, k: int) -> float:
@@ -342,8 +336,7 @@ def _delta_of_sequence(counts: Mapping[Privacy, int]) -> Callable[[float], float
     return delta_at
 
 
-NEGLIGIBLE = 1e-300
-"""Masses below this share of the largest one are dropped, and charged in `Losses.missing`."""
+NEGLIGIBLE = 1e-300  # masses below this share of the largest one are dropped, and charged in `Losses.missing`
 
 RATIO_ULPS = 4
 """Relative error of one ratio and its product into the running one: e^(−ε) 1 ulp, three operations ½ ulp each; 2.5, and
@@ -353,11 +346,8 @@ SUM_ULPS = 64
 """Relative error of a sum of non-negative doubles: pairwise in blocks of 128 added eight abreast (16 + log₂ of the
 number of blocks additions at ½ ulp), below 32 ulps for any array that fits in memory, doubled as a reserve."""
 
-MAX_WINDOW = 50_000_000
-"""Maximum number of masses held at once; at ε → 0 this is reached at k of about 10¹²."""
-
-_FIRST_BLOCK = 4096
-"""Number of ratios of the first block, enough for most laws; each further block is twice as long."""
+MAX_WINDOW = 50_000_000  # maximum number of masses held at once; at ε → 0 this is reached at k of about 10¹²
+_FIRST_BLOCK = 4096  # number of ratios of the first block, enough for most laws; each further block is twice as long
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,27 +21,18 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.noise import Array, ArrayLike
 from darrm_opt.rounding import ULP, up
 
-SLACK_SHARE = 0.01
-"""Share of δ that the Gaussian comparison reserves for tails: it costs less than 0.1 % of ε."""
-
-MANY_KINDS = 8
-"""Number of kinds of releases that get the full grid of the Gaussian comparison, in a second together."""
+SLACK_SHARE = 0.01  # share of δ that the Gaussian comparison reserves for tails: it costs less than 0.1 % of ε
+MANY_KINDS = 8  # number of kinds of releases that get the full grid of the Gaussian comparison, in a second together
 
 TABLE_ERROR = 2.0**-40
 """Default relative error of a probability in a table, which stands for the law that is drawn from."""
 
-MAX_RANGE = 700.0
-"""Largest width w of an interval of losses whose divergences are bounded: e^w is a double."""
-
-RANGE_STEPS = 1000
-"""Number of pairs that cover all ratios of a given range: the width is charged 0.1 % more."""
-
-TABLE_ORDERS: Array = np.linspace(0, 6, 61)
-"""(a − ½)·√(2H_½) of the orders at which the bound of a table is computed."""
+MAX_RANGE = 700.0  # largest width w of an interval of losses whose divergences are bounded: e^w is a double
+RANGE_STEPS = 1000  # number of pairs that cover all ratios of a given range: the width is charged 0.1 % more
+TABLE_ORDERS: Array = np.linspace(0, 6, 61)  # (a − ½)·√(2H_½) of the orders at which the bound of a table is computed
 TABLE_ORDERS.setflags(write=False)
 
-Laws = Sequence[ArrayLike] | Array
-"""Probabilities of outcomes, one row for each law."""
+Laws = Sequence[ArrayLike] | Array  # probabilities of outcomes, one row for each law
 
 DivergenceReleases = Sequence[tuple[PowerDivergence, int]]
 """Releases of several kinds: a bound for each of them, and their maximum number."""

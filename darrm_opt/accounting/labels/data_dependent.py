@@ -46,20 +46,17 @@ REACH = 9.0
 MAX_SUM = 12.0
 """Sum of the distances of two classes from M [σ] from which M hardly matters: another class wins below 1e-16."""
 
-END = 30.0
-"""Standard deviations to which noise is summed: tables reach further than `discrete_gaussian_argmax`."""
+END = 30.0  # standard deviations to which noise is summed: tables reach further than `discrete_gaussian_argmax`
 
 MIN_SIGMA, MAX_SIGMA = 1.0, 120.0
 """Range of σ [votes] of the tables; elsewhere a label is charged its cost for any votes."""
 
-TAIL_END = 12.0
-"""Standard deviations, beyond the requested tails, to which noise is summed: more changes no double."""
+TAIL_END = 12.0  # standard deviations, beyond the requested tails, to which noise is summed: more changes no double
 
 MAX_TAILS = 10**6
 """Maximum number of listed tails of a check's noise; with more, a check is charged its cost for any votes."""
 
-BLOCK = 100_000
-"""Size of the (queries, distances) arrays that are processed at a time, which fit in the cache."""
+BLOCK = 100_000  # size of the (queries, distances) arrays that are processed at a time, which fit in the cache
 
 CountRows = NDArray[np.int64]
 
@@ -148,11 +145,11 @@ class UnpublishedLoss:
         for place, (largest, label) in enumerate(zip(self.counts[:, 0], labels, strict=True)):
             # All largest counts after k voters moved: docs/proofs.md takes the maximum over them.
             tops = np.arange(max(largest - moved, 0), min(largest + moved, self.voters) + 1)
-            # A neighbour's largest count is at most one vote away, in either direction.
+            # a neighbour's largest count is at most one vote away, in either direction.
             here, there = least - tops, least - tops - np.array([[-1], [0], [1]])
             passes, fails = (np.broadcast_to(law(here), there.shape) for law in (tails.at_least, tails.below))
             passes_there, fails_there = (law(there) for law in (tails.at_least, tails.below))
-            # A label is drawn only after a pass: its divergence multiplies only the power of that answer.
+            # a label is drawn only after a pass: its divergence multiplies only the power of that answer.
             on_data, on_neighbour = np.stack([passes, fails]), np.stack([passes_there - label, fails_there])
             with np.errstate(over="ignore", invalid="ignore"):
                 joint = float(np.max(log_power_sum(on_data, on_neighbour, self.order, axis=0)))

@@ -60,8 +60,7 @@ MAX_LISTED_SIGMA, MAX_LISTED_SCALE = 120.0, 5000.0
 """Largest σ of three cells, and largest scale of a bit, at which all members of the family are computed; above, they
 are those of a coarser lattice."""
 
-COARSE = 60.0
-"""Least scale of the coarser lattice; it is below twice this."""
+COARSE = 60.0  # least scale of the coarser lattice; it is below twice this
 
 COARSE_END = 11.0
 """Noise on it is summed to this many standard deviations beyond all means: what lies beyond is below 1e-14 of every
@@ -70,8 +69,7 @@ probability in the triangle."""
 BENT_END = 8.0
 """The same for second derivatives, which are not relative to a probability: what lies beyond is below 1e-13."""
 
-COARSE_TOLERANCE = 2e-5
-"""Relative distance from the largest value found to which boxes are refined."""
+COARSE_TOLERANCE = 2e-5  # relative distance from the largest value found to which boxes are refined
 
 MASS_ERROR = 2.0**-36
 """Relative error of a probability: exponentials of at most 200; sums and products of fewer than 1e5 positive terms."""
@@ -82,8 +80,7 @@ END = 14.0
 PERIODS = 1e-6
 """Relative charge for the difference between sums over the whole numbers and integrals, e^(−2π²σ²) at σ ≥ 1."""
 
-ESTIMATE_SIGMA = 16.0
-"""Most σ of which a bound takes next to no time."""
+ESTIMATE_SIGMA = 16.0  # most σ of which a bound takes next to no time
 
 QUICK_ERROR = 2.0**-40
 """Relative error of a sum of powers of probabilities, whose exponents are at most 200, each from the one before."""
@@ -91,8 +88,7 @@ QUICK_ERROR = 2.0**-40
 FINE = 2.0**40
 """Grid points of a mean in one spacing: half of one of them changes no mass by more than `MASS_ERROR` / 50."""
 
-CHUNK = 4_096
-"""Members of the family that are evaluated at a time: what a cache holds."""
+CHUNK = 4_096  # members of the family that are evaluated at a time: what a cache holds
 
 
 @lru_cache(maxsize=16)
@@ -330,7 +326,7 @@ def coarse_cells(sigma: float) -> CellFamily:
         below = [_below(0.0, means * scale, scale) for means in (alpha, beta)]
         return np.asarray(below[0] * below[1] * (1 + 3 * MASS_ERROR))
 
-    # A mean is rounded down by less than one of the coarser lattice, and ties may take another. Corners of boxes are
+    # a mean is rounded down by less than one of the coarser lattice, and ties may take another. Corners of boxes are
     # whole numbers but for the smallest boxes: so means have few fractions.
     least, side = math.floor((MIN_MEAN - 2 / COARSE) * scale), 4 * math.floor(FIRST_BOX * scale / 4)
     return CellFamily(bounds, another, bends, least / scale, side / scale, 1 / scale, PERIODS)

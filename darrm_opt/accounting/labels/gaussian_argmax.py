@@ -51,14 +51,12 @@ _ABSOLUTE_ERROR, _RELATIVE_ERROR = CELL_ERROR * np.array([1.0, 1.0, 0.0]), 4 * T
 BEND_ERROR = 2.0**-36
 """Absolute error of a second derivative of a probability: sums of fewer than 1e5 terms, of at most 1 together."""
 
-MIN_PROBABILITY = 1e-200
-"""Lower bound for a probability that is not above its error."""
+MIN_PROBABILITY = 1e-200  # lower bound for a probability that is not above its error
 
 MIN_SIGMA, MAX_SIGMA = 0.5, 1e5
 """Range of σ [votes] with an account of labels; elsewhere a label is charged as its noisy counts."""
 
-TOLERANCE = 1e-3
-"""Relative distance from the largest value found to which boxes are refined, at small (a − ½)·μ."""
+TOLERANCE = 1e-3  # relative distance from the largest value found to which boxes are refined, at small (a − ½)·μ
 
 MIN_MEAN = -1.5
 """Smallest α and β inside the triangle (larger if σ < 2, so that no probability is lost to rounding); below it, one
@@ -70,11 +68,8 @@ MAX_SUM = 4 * math.sqrt(2)
 FIRST_BOX, MAX_BOXES = 0.5, 6_000
 """Side of the first boxes, and maximum number of boxes considered together, after which refinement ends."""
 
-ORDER_GROUPS = 3
-"""Number of groups of neighbouring orders: those of a group have their maximum in the same boxes."""
-
-CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))
-"""Corners of a box, and its quarters."""
+ORDER_GROUPS = 3  # number of groups of neighbouring orders: those of a group have their maximum in the same boxes
+CORNERS = ((0, 0), (0, 1), (1, 0), (1, 1))  # corners of a box, and its quarters
 
 LATTICE_VARIANCE = 0.26
 """Bound on the excess variance of a discrete Gaussian on a cell over a Gaussian's [spacing²], at σ ≥ 2 spacings."""

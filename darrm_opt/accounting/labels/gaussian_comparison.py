@@ -45,25 +45,18 @@ _SHARES = np.concatenate([np.linspace(0, 0.9, 360, endpoint=False), np.linspace(
 """Ends of intervals of orders, as shares of [½, a*], shorter towards a*, where H is usually decisive; on each, H is
 taken at its right end and J at its left end: both grow with a."""
 
-SHIFT_INTERVALS = 16
-"""Number of intervals of the integral J."""
+SHIFT_INTERVALS = 16  # number of intervals of the integral J
 
 _ENDS = np.arange(SHIFT_INTERVALS + 1.0)
 
-MAX_EXPONENT = 600.0
-"""Upper limit for exponents, which only lowers J."""
+MAX_EXPONENT = 600.0  # upper limit for exponents, which only lowers J
 
 PRECISION, MAX_STEPS = 1e-6, 24
 """Relative distance of an increment from the least one, and maximum number of steps; two are usual."""
 
-BINDING = 24
-"""Number of the most demanding orders, which are checked in every step; all are checked at the end."""
-
-DROP = 1.5e-5
-"""Relative decrease of increments up to which grid points are skipped."""
-
-ROUNDING = 1e-12
-"""Relative charge for the rounding of H and J: sums of positive terms whose exponents are below 100."""
+BINDING = 24  # number of the most demanding orders, which are checked in every step; all are checked at the end
+DROP = 1.5e-5  # relative decrease of increments up to which grid points are skipped
+ROUNDING = 1e-12  # relative charge for the rounding of H and J: sums of positive terms whose exponents are below 100
 
 
 @dataclass(frozen=True)
@@ -89,7 +82,7 @@ def gaussian_cost(release: PowerDivergence, releases: int, slack: float, stride:
     if not release.shift < math.inf:
         return GaussianCost(math.inf, 0.0)
     increments = _Increments(release, slack, stride)
-    # A function of noisy counts costs at most what the counts do, μ² each, without a proof and from s = 0.
+    # a function of noisy counts costs at most what the counts do, μ² each, without a proof and from s = 0.
     if release.within_gaussian:
         return _accumulated(0.0, release.shift**2, increments, 0, releases)
     # Other releases start from some variance. The best one depends on their number: a few are tried.
@@ -145,7 +138,7 @@ class _Increments:
 
 def _accumulated(start: float, increment: float, increments: _Increments, position: int, releases: int) -> GaussianCost:
     """Return s_n and the sum of the η, from s_0 = ``start`` with ``increment`` up to the grid point at ``position``."""
-    # An increment from s_0 = 0 is that of noisy counts, and has η = 0. t(s), once proved at a grid point, holds at
+    # an increment from s_0 = 0 is that of noisy counts, and has η = 0. t(s), once proved at a grid point, holds at
     # every larger s: it may be used from there on, and only decreases.
     spent, done, charged, counts = start, 0, 0, increment
     for next_s, next_increment in increments.from_position(position):

@@ -42,21 +42,15 @@ MIN_DISTANCE_FROM_ONE = 1e-3
 MIN_SHIFT, MAX_SHIFT = 1e-6, 3.0
 """Range of μ with a computed bound; elsewhere rounding is not negligible, and a bit is charged as its noisy counts."""
 
-GRID_STEP = 0.01
-"""Spacing of grid points in u, whose bound exceeds the maximum by about a relative 1e-4."""
-
-LONG_INTERVAL = 8
-"""Number of grid steps of the intervals examined first."""
-
-GRID_END = MAX_SCALED_ORDER + 6
-"""Largest |u| on the grid; beyond it there is a bound in closed form."""
+GRID_STEP = 0.01  # spacing of grid points in u, whose bound exceeds the maximum by about a relative 1e-4
+LONG_INTERVAL = 8  # number of grid steps of the intervals examined first
+GRID_END = MAX_SCALED_ORDER + 6  # largest |u| on the grid; beyond it there is a bound in closed form
 
 GRID: Array = np.arange(-GRID_END, GRID_END + 2 * GRID_STEP, GRID_STEP)
 """Grid points in u, hardly less than a step apart, so one more reaches beyond `GRID_END`."""
 GRID.setflags(write=False)
 
-TAIL_ERROR = ERFCX_ULPS * ULP
-"""Relative error of a value of Φ."""
+TAIL_ERROR = ERFCX_ULPS * ULP  # relative error of a value of Φ
 
 
 def normal_cdf(z: NDArray[np.floating[Any]] | float) -> Array:

@@ -26,15 +26,13 @@ from darrm_opt.rounding import ULP
 INTERPOLATION_ERROR = 2.0**-40
 """Relative charge for logarithm, chord and exponential of a bound: |ln H| is below 100, so some 1e-13."""
 
-NEAR_ONE = 2.0**-20
-"""Distance |a(a−1)| from 0 within which a formula that divides by it is replaced by a bound."""
+NEAR_ONE = 2.0**-20  # distance |a(a−1)| from 0 within which a formula that divides by it is replaced by a bound
 
 MIN_CHAIN, MAX_CHAIN, MIN_LOSSES = 4, 8, 48
 """Minimum number of orders whose powers follow from each other, maximum number of steps from a computed one, and
 minimum number of losses for which this is faster."""
 
-GAP_ERROR = 1e-9
-"""Relative difference, to first order, up to which gaps of orders count as equal."""
+GAP_ERROR = 1e-9  # relative difference, to first order, up to which gaps of orders count as equal
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,17 +22,10 @@ from darrm_opt.accounting.labels.noisy_bit import normal_cdf
 from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP, up
 
-END = 12
-"""Standard deviations beyond which noise is bounded, not summed: it changes no double."""
-
-MAX_WORK = 10**8
-"""Maximum number of chords examined for one bound: a second."""
-
-MAX_SUMMED_SIGMA = 50_000.0
-"""Largest σ for which the noise of a check is summed."""
-
-MAX_STEPS = 10**6
-"""Maximum number of noise values listed for one bound: σ up to some 20,000; beyond it blocks are used."""
+END = 12  # standard deviations beyond which noise is bounded, not summed: it changes no double
+MAX_WORK = 10**8  # maximum number of chords examined for one bound: a second
+MAX_SUMMED_SIGMA = 50_000.0  # largest σ for which the noise of a check is summed
+MAX_STEPS = 10**6  # maximum number of noise values listed for one bound: σ up to some 20,000; beyond it blocks are used
 
 MIN_WIDE_SIGMA, MAX_WIDE_SIGMA, MAX_WIDE_VOTERS = 1000.0, 1e12, 100
 """Range of σ [votes], and maximum number of voters as a multiple of it, for blocks of noisy counts, of which at most
@@ -41,17 +34,13 @@ some 60,000 are summed."""
 WIDE_BLOCKS, WIDE_START = 512, 8
 """Blocks per standard deviation, and standard deviations below which weights, of the smallest losses, are omitted."""
 
-WIDE_ERROR = 2.0**-40
-"""Relative error of exp, Φ and of a few operations."""
+WIDE_ERROR = 2.0**-40  # relative error of exp, Φ and of a few operations
 
 MANY_STEPS = 10_000
 """Number of values from which they are summed at once; errors of their exponents are within those of as many steps."""
 
-MIN_EXPONENT = -700.0
-"""Smallest logarithm of a probability that is a normal double."""
-
-MAX_EXPONENT = 600.0
-"""Largest logarithm of the ratio of two adjacent probabilities: beyond it the loss is useless."""
+MIN_EXPONENT = -700.0  # smallest logarithm of a probability that is a normal double
+MAX_EXPONENT = 600.0  # largest logarithm of the ratio of two adjacent probabilities: beyond it the loss is useless
 
 
 @lru_cache(maxsize=64)

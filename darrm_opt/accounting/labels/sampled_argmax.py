@@ -30,20 +30,14 @@ from darrm_opt.accounting.sampling import Neighbours
 from darrm_opt.noise import Array
 from darrm_opt.rounding import up
 
-MIN_SIGMA = 0.3
-"""Smallest σ [votes]: below it, ratios of probabilities overflow."""
+MIN_SIGMA = 0.3  # smallest σ [votes]: below it, ratios of probabilities overflow
 
 MIN_END, MAX_END = 9, 20
 """Range of standard deviations at which noise is cut off: products of three masses do not underflow."""
 
-MAX_TIED = 6
-"""Maximum number of other classes, tied for the largest of their counts, that are listed."""
-
-MAX_TRIPLES = 1_500_000
-"""Maximum number of listed triples: some seconds for an account."""
-
-MAX_WIDTH = 10_000
-"""Maximum number of distinct means of a class."""
+MAX_TIED = 6  # maximum number of other classes, tied for the largest of their counts, that are listed
+MAX_TRIPLES = 1_500_000  # maximum number of listed triples: some seconds for an account
+MAX_WIDTH = 10_000  # maximum number of distinct means of a class
 
 MAX_MOVED = 8
 """Maximum number of votes of one record whose moves among more than two classes are listed: 22 ways to gain them."""
@@ -93,7 +87,7 @@ def sampled_label_laws(
     error, missing = 4 * MASS_ERROR, classes * cut_chance(end)
     if not replace:
         return [LawTriples(off, on, error=error, missing=missing) for off, on in two]
-    # A record that votes as the one in its place did, in one of its two values.
+    # a record that votes as the one in its place did, in one of its two values.
     families = [(off, off, on) for off, on in two] + [(off, on, off) for off, on in two]
     if classes > 2:
         families.append(_three_alone(noise))

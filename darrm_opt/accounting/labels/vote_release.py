@@ -27,11 +27,8 @@ from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.errors import InvalidInput
 from darrm_opt.rounding import down, up
 
-MIN_DISCRETE_SIGMA = 1.0
-"""Smallest σ [votes] of discrete noise whose labels have a bound below that of noisy counts."""
-
-MIN_SIGMA, MAX_SIGMA = 1e-50, 1e150
-"""Smallest and largest σ [votes]: beyond them, its powers underflow or overflow."""
+MIN_DISCRETE_SIGMA = 1.0  # smallest σ [votes] of discrete noise whose labels have a bound below that of noisy counts
+MIN_SIGMA, MAX_SIGMA = 1e-50, 1e150  # smallest and largest σ [votes]: beyond them, its powers underflow or overflow
 
 Kind = Literal["label", "check"]
 

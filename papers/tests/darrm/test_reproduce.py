@@ -43,8 +43,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("dp_accounting")
 
 PICTURES = {name for name in REPRODUCTIONS if name.startswith("figure")}
-SLOW = {"table-6", "table-8", "table-10"}
-"""Seconds each: γ are designed for budgets; table-1 is of their kind."""
+SLOW = {"table-6", "table-8", "table-10"}  # seconds each: γ are designed for budgets; table-1 is of their kind
 
 
 Rows = list[dict[str, Any]]

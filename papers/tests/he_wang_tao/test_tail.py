@@ -18,8 +18,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.problem import Privacy
 from darrm_papers.he_wang_tao.tail import loss_tail, tail_composition
 
-EACH = 1e-8
-"""δ of each mechanism whose tail is taken."""
+EACH = 1e-8  # δ of each mechanism whose tail is taken
 
 CLOSE = Decimal("1e-13")
 

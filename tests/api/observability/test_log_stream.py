@@ -14,8 +14,7 @@ from support.darrm_runner import start
 
 from api.observability.logs import PIPE_BUF, LogStream
 
-PIPE = 65536
-"""What a pipe holds."""
+PIPE = 65536  # what a pipe holds
 
 
 def log_line(number: int) -> str:

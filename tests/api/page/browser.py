@@ -31,8 +31,7 @@ FLAGS = [
 ]
 VIEWPORT = {"width": 1280, "height": 900}
 
-PATIENT = 120_000
-"""How long the browser waits for anything [ms]: a busy machine is not a failure."""
+PATIENT = 120_000  # how long the browser waits for anything [ms]: a busy machine is not a failure
 
 
 @pytest.fixture(scope="module")
@@ -196,7 +195,7 @@ def shared_form(window: Any, server: str) -> Iterator[Visit]:
 @pytest.fixture
 def form(shared_form: Visit) -> Visit:
     """A tab that the tests of wrong input share and leave unchanged: loading the page takes longer than they do."""
-    # A tab in the background is drawn once a second, and a click waits for that.
+    # a tab in the background is drawn once a second, and a click waits for that.
     shared_form.tab.bring_to_front()
     return shared_form
 

@@ -24,8 +24,7 @@ ATTACKERS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 
 HEAD = b"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\n"
 
-LARGE = 2**16
-"""Bytes of a request that needs a place in the budget of all [bytes]."""
+LARGE = 2**16  # bytes of a request that needs a place in the budget of all [bytes]
 
 
 @pytest.fixture(scope="module")

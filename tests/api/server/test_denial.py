@@ -24,11 +24,8 @@ MORE_ADDRESSES = {
 
 PROXIED = [attack for attack in ATTACKS if attack.name not in {HANG, *MORE_ADDRESSES}]
 
-SCALE = 0.3
-"""Multiple of the connections of the long form."""
-
-SECONDS = 0.4
-"""Time of each attack [s]."""
+SCALE = 0.3  # multiple of the connections of the long form
+SECONDS = 0.4  # time of each attack [s]
 
 
 @pytest.fixture(scope="module")

@@ -31,8 +31,7 @@ pytestmark = needs_proxy
 
 TEXT = CONFIGURATION.read_text(encoding="utf-8")
 
-JOB = {"K": 101, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(1,1) agreement"}
-"""Takes seconds to solve."""
+JOB = {"K": 101, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(1,1) agreement"}  # takes seconds to solve
 
 HIDDEN = [
     "/healthz",

@@ -32,16 +32,12 @@ pytestmark = [
 ]
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
-SECONDS = {"K": 501, "m": 3, "epsilon": 0.1, "Delta": 1e-2}
-"""A problem that takes some seconds, and many rounds."""
-
-MINUTES = {"K": 2001, "m": 3, "epsilon": 0.1, "Delta": 1e-2}
-"""One that is never waited for."""
+SECONDS = {"K": 501, "m": 3, "epsilon": 0.1, "Delta": 1e-2}  # a problem that takes some seconds, and many rounds
+MINUTES = {"K": 2001, "m": 3, "epsilon": 0.1, "Delta": 1e-2}  # one that is never waited for
 
 LARGE = {"DARRM_MAX_VOTERS": "2001", "DARRM_WAIT_SECONDS": "60"}
 
-JOBS = {"DARRM_SHORT_SECONDS": "0"}
-"""Every design is a job, also a short one."""
+JOBS = {"DARRM_SHORT_SECONDS": "0"}  # every design is a job, also a short one
 
 
 @pytest.fixture

@@ -29,8 +29,7 @@ T = TypeVar("T")
 
 GAMMA = "/v1/gamma?K=5&m=2&epsilon=0.5"
 
-SLOW = "/v1/gamma?K=2001&m=3&epsilon=0.1&Delta=1e-2"
-"""Takes seconds to solve."""
+SLOW = "/v1/gamma?K=2001&m=3&epsilon=0.1&Delta=1e-2"  # takes seconds to solve
 
 LARGE = {"DARRM_MAX_VOTERS": "2001"}
 

@@ -35,8 +35,7 @@ MECHANISMS = {
     "permute_and_flip": mechanism_class("permute_and_flip").of(2, 3, 0.7),
 }
 
-ONE = mechanism_class("permute_and_flip").of(1, 2, 2.0)
-"""One voter of two classes: its answer, mostly."""
+ONE = mechanism_class("permute_and_flip").of(1, 2, 2.0)  # one voter of two classes: its answer, mostly
 
 
 def allocated(among: int, times: int = 1, records: int = 2) -> Sampling:

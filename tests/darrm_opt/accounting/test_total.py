@@ -25,8 +25,7 @@ from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import Array, NoiseFunction
 
 SLACK = 1e-4
-GRID_ERROR = 5e-5
-"""The recursion's grid: two grids differ by this much in ε [relative]."""
+GRID_ERROR = 5e-5  # the recursion's grid: two grids differ by this much in ε [relative]
 
 
 @cache

@@ -21,8 +21,7 @@ from darrm_opt.design.objective import AnyObjective, Objective, rectangular, sha
 from darrm_opt.design.solution import Status
 from darrm_opt.noise import NoiseFunction
 
-SLACK = 2e-8
-"""What two utilities may differ by where theory says that they are ordered: their gaps are far below."""
+SLACK = 2e-8  # what two utilities may differ by where theory says that they are ordered: their gaps are far below
 
 
 def utility(problem: Problem, noise: NoiseFunction, objective: AnyObjective | None = None) -> float:

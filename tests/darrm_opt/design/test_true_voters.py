@@ -146,8 +146,7 @@ def worst_excess(
     return worst
 
 
-ROUNDING = 1e-12
-"""Excess that the adversary's own arithmetic may show."""
+ROUNDING = 1e-12  # excess that the adversary's own arithmetic may show
 
 
 KINDS = ("gaussian", "laplace", "sampled")

@@ -21,8 +21,7 @@ from darrm_opt.mechanisms.plain_vote import PlainVote
 
 CALIBRATED = {"permute_and_flip", "exponential", "laplace", "gnmax", "randomized_response", "subsampling"}
 
-STATED = {"plain_vote", "gamma", "table", "group_table"}
-"""Mechanisms whose numbers no calibration finds."""
+STATED = {"plain_vote", "gamma", "table", "group_table"}  # mechanisms whose numbers no calibration finds
 
 
 def test_names_and_what_they_stand_for() -> None:

@@ -114,8 +114,7 @@ def test_no_interrupt_is_lost_in_a_generator_that_the_collector_closes() -> None
     assert asked > 100
 
 
-FEW = 25
-"""Releases until another log is begun: one that grew would be read whole again and again."""
+FEW = 25  # releases until another log is begun: one that grew would be read whole again and again
 
 
 def test_append_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, int]) -> None:

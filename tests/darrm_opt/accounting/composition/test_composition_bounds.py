@@ -38,8 +38,7 @@ DELTAS = [0.0, 1e-10, 1e-5, 1e-2]
 COUNTS = [1, 2, 7, 50, 1000]
 SLACKS = [1e-15, 1e-6, 1e-3, 1e-1]
 GRID = list(product(EPSILONS, DELTAS, COUNTS, SLACKS))
-ROUNDED = 1 - 1e-9
-"""The reference itself is rounded up by less than this."""
+ROUNDED = 1 - 1e-9  # the reference itself is rounded up by less than this
 
 
 def totals(epsilon: float, delta: float, k: int, slack: float) -> dict[str, Privacy]:

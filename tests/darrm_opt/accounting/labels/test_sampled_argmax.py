@@ -19,8 +19,7 @@ SIGMA, REACH = 0.75, 1
 TIES = [(1 / (m + 1), 1 / (m + 2), 1 / (m + 3)) for m in range(1, 7)]
 """Shares of one to three of the means if m other classes tie with them."""
 
-CORNERS = [(0, 0, 0), (1 / 8, 0, 0), (1 / 8, 1 / 8, 0), (1 / 8, 1 / 8, 1 / 8)]
-"""The same for more than six."""
+CORNERS = [(0, 0, 0), (1 / 8, 0, 0), (1 / 8, 1 / 8, 0), (1 / 8, 1 / 8, 1 / 8)]  # the same for more than six
 
 
 def masses(reach: int = REACH, sigma: float = SIGMA) -> dict[int, float]:

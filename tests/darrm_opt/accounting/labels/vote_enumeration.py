@@ -17,11 +17,8 @@ from support.enumeration import exp_fraction, whole
 from darrm_opt.noise import Array
 
 Histogram = tuple[int, ...]
-Pair = tuple[Array, Array]
-"""Laws of one release on neighbouring data, each of shape (outcomes,)."""
-
-POINTS = 4001
-"""Grid points of the recursion by default."""
+Pair = tuple[Array, Array]  # laws of one release on neighbouring data, each of shape (outcomes,)
+POINTS = 4001  # grid points of the recursion by default
 
 QUADRATURE_END, QUADRATURE_STEP = 12.0, 1 / 32
 """The trapezoidal rule on [−12, 12] is exact to rounding for analytic integrands of Gaussian width."""

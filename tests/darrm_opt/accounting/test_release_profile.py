@@ -15,7 +15,7 @@ from support.refusals import refused
 from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import inner_region, outer_region, privacy_region
 from darrm_opt.accounting.law_pairs import BitPairs
-from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
+from darrm_opt.accounting.release_profile import NoisyMajority, Release, ReleaseProfile, release_profile
 from darrm_opt.accounting.total import total_privacy
 from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT
 from darrm_opt.design.solver import solve
@@ -179,3 +179,23 @@ def test_a_search_starts_at_the_target_or_at_its_end_and_proves_what_is_wanted(m
     joint: Any = SimpleNamespace(known=None, at_each=at_each)
     assert search._joint_search(joint, 1.0, 0.0) == dict.fromkeys((0.0, 1.0), (0.125, 0.5, 0.25))
     assert asked == [[0.0, 1.0]]
+    new: dict[float, tuple[float, float, float]] = {}
+
+    def always_more(*_: object) -> dict[float, tuple[float, float, float]]:
+        new[float(len(new))] = (0.5, 0.75, 0.25)
+        return new
+
+    monkeypatch.setattr(search, "_search_profile", always_more)
+    assert search._joint_search(joint, 1.0, 0.0) == dict.fromkeys(new, (0.125, 0.5, 0.25))
+    assert len(new) == search.MAX_JOINT_ROUNDS
+
+
+def test_a_majority_that_is_not_proved_states_what_its_profile_proves() -> None:
+    """A vote of three moves Pr[1] from 0.45 to 0.55."""
+    noise, voters = NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(math.inf), Privacy(1e-3, 0.01), 1)
+    event = NoisyMajority(noise, voters).guarantee.event()
+    assert event is not None
+    assert event.delta == 0.01
+    assert 0 <= event.epsilon - math.log(0.54 / 0.45) < 1e-9
+    pure = NoisyMajority(noise, Problem(3, Privacy(math.inf), Privacy(1e-3), 1)).guarantee
+    assert pure.privacy is None

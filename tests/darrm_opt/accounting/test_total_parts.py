@@ -110,6 +110,15 @@ def test_a_finer_grid_is_taken_where_it_gains_more_than_the_precision(
     assert points == asked
 
 
+def test_the_optimum_only_decides_where_one_epsilon_is_asked() -> None:
+    of, delta = parts(RELEASE, 20), 1e-3
+    optimum = by("optimal", of, delta).epsilon
+    for share, holds in ((0.9999, False), (1.0001, True), (5.0, True)):
+        effort = accounts.DECIDED._replace(only_within=share * optimum)
+        found = total.total_of(of, delta, effort=effort, skip=accounts.NAMES - {"optimal"})
+        assert found.totals == ({"optimal": Privacy(share * optimum, delta)} if holds else {})
+
+
 def test_the_work_of_two_kinds_is_that_of_all_states() -> None:
     moves = sum(release.profile.outer.moves.shape[0] for release in (RELEASE, OTHER))
     work = 3 * 2 * moves * MIN_POINTS  # 0 to 2 of one kind done, 0 or 1 of the other

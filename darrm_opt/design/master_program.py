@@ -146,7 +146,7 @@ class MasterProgram:
         further: Sequence[PrivacyConstraint] = (),
     ) -> None:
         self._constraint, self._monotone = constraint, shape == "monotone"
-        self._constraints = (constraint, *further)  # all on the same γ; most programs have one
+        self.constraints = (constraint, *further)  # all on the same γ; most programs have one
         self._columns = goal.weights.size
         self.knots: Knots | None = None  # coordinates that the solver sees; None: all
         if by_knots:
@@ -180,7 +180,7 @@ class MasterProgram:
     def add(self, multisets: Counts, number: int = 0) -> Array:
         """Add a row of a constraint, given by its number, per multiset; return the rows, shape (multisets, entries)."""
         keys = multiset_keys(multisets)
-        rows = new_rows = cached_rows(self._constraints[number], multisets, keys)
+        rows = new_rows = cached_rows(self.constraints[number], multisets, keys)
         keys = _row_keys(keys, number)
         if not self._place.keys().isdisjoint(keys):
             stored_places = [self._place[key] for key in keys if key in self._place]
@@ -191,9 +191,9 @@ class MasterProgram:
             zip(keys, range(self.rows - self._goal_rows, self.rows - self._goal_rows + len(keys)), strict=True)
         )
         self._multisets.append(multisets)
-        if len(self._constraints) > 1:
+        if len(self.constraints) > 1:
             self._owners.append(np.full(len(multisets), number))
-        limits = np.full(len(new_rows), self._constraints[number].limit)
+        limits = np.full(len(new_rows), self.constraints[number].limit)
         self._append(self._to_variables(self._widen(new_rows)), limits)
         return rows
 

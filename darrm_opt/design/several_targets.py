@@ -9,6 +9,8 @@ targets, each in its loosest reading.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from darrm_opt.design.certificate import certify, repair_for_all
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
 from darrm_opt.design.cutting_planes import CUT_TOLERANCE, MAX_ROUNDS, no_release
@@ -17,13 +19,53 @@ from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import AnyObjective
 from darrm_opt.design.schedule import SolveClock, binding_family
 from darrm_opt.design.separation.oracle import worst_case
-from darrm_opt.design.separation.result import TimeLimitReached, search_error
+from darrm_opt.design.separation.result import Settle, TimeLimitReached, search_error
 from darrm_opt.design.solution import Progress, Solution, Statistics, Status, Watcher
 from darrm_opt.errors import InvalidInput
-from darrm_opt.noise import NoiseFunction
+from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Problem
 
-MAX_CUTS = 60
+MAX_CUTS = 60  # maximum number of rows that one target adds in a round
+
+
+def cut(
+    program: MasterProgram,
+    weights: Array,
+    above: Sequence[float],
+    on_round: Callable[[NoiseFunction, float, Sequence[Counts]], bool],
+    clock: SolveClock,
+    *,
+    most: int = MAX_CUTS,
+    rounds: int = MAX_ROUNDS,
+    settle: Settle = "always",
+) -> tuple[Status, NoiseFunction, float]:
+    """Solve, search every constraint, and add its rows ``above`` a φ, until none is new; nothing is proved here.
+
+    Returns the status, the last answer, and the share by which it is scaled to be within all limits found. ``on_round``
+    gets answer, share and new multisets of each round, and returns whether to stop.
+    """
+    answer, share = no_release(program.constraints[0].K), 1.0
+    for _ in range(rounds):
+        clock.check()
+        status, solved = program.maximise(weights, clock.remaining)
+        if status is not Status.OPTIMAL:
+            return status, answer, share
+        answer, share, new = solved, 1.0, []
+        for number, (constraint, least) in enumerate(zip(program.constraints, above, strict=True)):
+            worst = worst_case(answer, constraint, above=least, most=most, settle=settle, deadline=clock.deadline)
+            if worst.value > constraint.limit:
+                # φ is linear in γ: this share keeps the worst multiset within its limit (docs/proofs.md, "Scaling").
+                share = min(share, max(0.0, constraint.limit / worst.value))
+            rows = program.new_multisets(worst.cuts, number)
+            if len(rows):
+                program.add(rows, number)
+                new.append(rows)
+        stops = on_round(answer, share, new)
+        if not new:
+            return Status.OPTIMAL, answer, share
+        if stops:
+            break
+    return Status.ITERATION_LIMIT, answer, share
 
 
 class TargetsSolver:
@@ -47,41 +89,22 @@ class TargetsSolver:
             raise InvalidInput("objective", str(objective), accepted)
         first, *further = self._constraints
         self._program = MasterProgram(first, self._goal.goal, shape, backend, further=further)
-        self._rounds = 0
+        self._rounds, self._best = 0, no_release(problem.K)
 
     def solve(self) -> Solution:
         """Solve, search every target, add violated rows, until none is left; then scale, prove and bound."""
         family = binding_family(self._constraints[0])
         for place in range(len(self._constraints)):
-            self._add(place, family)
-        status, noise = Status.ITERATION_LIMIT, no_release(self._problem.K)
-        best = noise
+            self._program.add(family, place)
+        above = [one.limit + min(CUT_TOLERANCE, 2 * search_error(one, 1.0)) for one in self._constraints]
         try:
-            for _ in range(MAX_ROUNDS):
-                self._clock.check()
-                status, noise = self._program.maximise(self._goal.weights, self._clock.remaining)
-                if status is not Status.OPTIMAL:
-                    break
-                self._rounds += 1
-                scale, is_violated = 1.0, False
-                for place, constraint in enumerate(self._constraints):
-                    above = constraint.limit + min(CUT_TOLERANCE, 2 * search_error(constraint, 1.0))
-                    worst = worst_case(noise, constraint, above=above, most=MAX_CUTS, deadline=self._clock.deadline)
-                    is_violated |= self._add(place, worst.cuts)
-                    scale = min(scale, constraint.limit / max(worst.value, constraint.limit, 1e-300))
-                scaled = NoiseFunction(noise.values * scale)
-                best = max(best, scaled, key=self._goal.value)
-                self._report(best, scale)
-                if not is_violated:
-                    break
-                status = Status.ITERATION_LIMIT
+            status, optimum, _ = cut(self._program, self._goal.weights, above, self._keep, self._clock)
         except TimeLimitReached:
-            status = Status.TIME_LIMIT
+            status, optimum = Status.TIME_LIMIT, self._best
         self._clock.begin_proof()
+        best = optimum if status is Status.OPTIMAL else self._best
         try:
-            if status is Status.OPTIMAL:
-                best = noise
-            elif not best.values.any():
+            if status is not Status.OPTIMAL and not best.values.any():
                 best = self._closed_form()
             certified, certificate = repair_for_all(best, self._constraints, self._clock.proof_deadline)
         except TimeLimitReached:
@@ -111,18 +134,15 @@ class TargetsSolver:
         each = zip(self._problem.each_target, self._constraints, strict=True)
         return min((best_closed_form(*one, utility, deadline)[0] for one in each), key=self._goal.utility)
 
-    def _report(self, best: NoiseFunction, scale: float) -> None:
+    def _keep(self, answer: NoiseFunction, share: float, _: Sequence[Counts]) -> bool:
+        """Keep the part of an answer that is within all limits if it is the best so far, and report it."""
+        self._rounds += 1
+        self._best = max(self._best, NoiseFunction(answer.values * share), key=self._goal.value)
         if self._watcher is not None:
-            utility, violation = self._goal.utility(best), 1 / max(scale, 1e-300) - 1
+            utility, violation = self._goal.utility(self._best), 1 / max(share, 1e-300) - 1
             rows = self._program.rows
-            self._watcher(Progress(self._rounds, rows, utility, 1.0, violation, self._clock.elapsed, best))
-
-    def _add(self, place: int, multisets: Counts) -> bool:
-        """Add the new rows of a target; return whether there are any."""
-        new = self._program.new_multisets(multisets, place)
-        if len(new):
-            self._program.add(new, place)
-        return len(new) > 0
+            self._watcher(Progress(self._rounds, rows, utility, 1.0, violation, self._clock.elapsed, self._best))
+        return False
 
     def _upper_bound(self) -> float:
         """Return the bound by the last multipliers, with every row and limit in its target's loosest reading."""

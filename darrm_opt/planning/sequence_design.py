@@ -34,13 +34,12 @@ from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import estimated_epsilon, exact_epsilon
 from darrm_opt.arguments import whole_number
 from darrm_opt.design.constraint import Counts, PrivacyConstraint
-from darrm_opt.design.cutting_planes import CUT_TOLERANCE, no_release
+from darrm_opt.design.cutting_planes import CUT_TOLERANCE
 from darrm_opt.design.goal import CanonicalGoal
 from darrm_opt.design.master_program import MasterProgram
 from darrm_opt.design.objective import AnyObjective, as_objective
-from darrm_opt.design.schedule import binding_family
-from darrm_opt.design.separation.oracle import worst_case
-from darrm_opt.design.solution import Status
+from darrm_opt.design.schedule import SolveClock, binding_family
+from darrm_opt.design.several_targets import cut
 from darrm_opt.design.solver import solve_warm
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.noise import NoiseFunction
@@ -90,28 +89,17 @@ class SequenceProgram:
         program = MasterProgram(constraints[0], self._goal.goal, "free", "highs", further=constraints[1:])
         for number in range(len(constraints)):
             program.add(self._multisets, number)
-        noise, scale = no_release(problem.K), 1.0
-        for _ in range(MAX_ROUNDS):
-            status, answer = program.maximise(self._goal.weights, None)
-            if status is not Status.OPTIMAL:
-                break
-            noise, scale, is_violated = answer, 1.0, False
-            for number, constraint in enumerate(constraints):
-                # Looser than a proof needs: this region guides a search, and the result is calibrated by its account.
-                above = constraint.limit + 100 * CUT_TOLERANCE
-                worst = worst_case(noise, constraint, above=above, most=MAX_CUTS, settle="never")
-                if worst.value > constraint.limit:
-                    # φ is linear in γ: scaling by this share keeps the worst multiset found within its line
-                    # (docs/proofs.md, "Scaling").
-                    scale = min(scale, max(0.0, constraint.limit / worst.value))
-                if len(worst.cuts):
-                    is_violated = True
-                    program.add(worst.cuts, number)
-                    # For the next regions, which differ little from this one.
-                    self._multisets = np.unique(np.concatenate([self._multisets, worst.cuts]), axis=0)
-            if not is_violated or stop():
-                break
-        return NoiseFunction(noise.values * scale)
+
+        def keep(_answer: NoiseFunction, _share: float, new: Sequence[Counts]) -> bool:
+            if new:  # for the next regions, which differ little from this one
+                self._multisets = np.unique(np.concatenate([self._multisets, *new]), axis=0)
+            return stop()
+
+        # Looser than a proof needs: this region guides a search, and the result is calibrated by its account.
+        above = [constraint.limit + 100 * CUT_TOLERANCE for constraint in constraints]
+        weights, clock = self._goal.weights, SolveClock(None)
+        _, noise, share = cut(program, weights, above, keep, clock, most=MAX_CUTS, rounds=MAX_ROUNDS, settle="never")
+        return NoiseFunction(noise.values * share)
 
 
 TILTS = (0.0, 0.15, 0.3)  # exponents τ: around probability p the region is (4p(1−p))^τ times as wide as without tilt

@@ -11,7 +11,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from darrm_opt.design.solution import Solution
@@ -225,6 +225,11 @@ class SearchColumns:
     shape: str  # "free" or "monotone"; of a table, its classes
     utility: float  # as the record states it
 
+    def told(self) -> dict[str, Any]:
+        """Return them by the names that questions and answers have for them; "inf" for an infinite ε of a voter."""
+        infinite = {"epsilon": "inf"} if self.voter_epsilon == math.inf else {}
+        return dict(zip(TOLD, astuple(self), strict=True)) | infinite
+
     def answers(self, spec: DesignSpec) -> bool:
         """Whether an answer to this question also answers ``spec``, perhaps not optimally.
 
@@ -243,6 +248,9 @@ class SearchColumns:
             and self.target_delta <= problem.target.delta
         )
 
+
+TOLD = ("K", "epsilon", "Delta", "affected", "target_epsilon", "delta", "objective", "shape", "utility")
+"""What questions and answers call the `SearchColumns`, in their order."""
 
 SHAPES: dict[str, tuple[str, ...]] = {"free": ("free", "monotone"), "monotone": ("monotone",)}
 """Shapes that satisfy each requested shape."""

@@ -100,19 +100,10 @@ def summary(stored: StoredDesign) -> BaseModel | None:
     ):
         return None
     private = 0 < about.voter_epsilon < math.inf and not stored.points
-    record = {
-        "id": stored.key,
-        "created": stored.created,
-        "tags": list(stored.tags),
-        "K": about.voters,
-        # Of two numbers that were rounded to a decimal grid: more digits of the quotient mean nothing.
-        "m": float(f"{about.target_epsilon / about.voter_epsilon:.10g}") if private else None,
-        "epsilon": "inf" if about.voter_epsilon == math.inf else about.voter_epsilon,
-        "Delta": about.voter_delta,
-        "delta": about.target_delta,
-        **stored.points,
-        **{name: getattr(about, name) for name in ("target_epsilon", "affected", "objective", "shape", "utility")},
-    }
+    # Of two numbers that were rounded to a decimal grid: more digits of the quotient mean nothing.
+    allowance = float(f"{about.target_epsilon / about.voter_epsilon:.10g}") if private else None
+    beside = {"id": stored.key, "created": stored.created, "tags": list(stored.tags), "m": allowance}
+    record = {**about.told(), **beside, **stored.points}
     return DesignSummary.model_validate(record)
 
 

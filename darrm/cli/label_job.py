@@ -40,7 +40,7 @@ from darrm.cli.files import check_writable, read_text
 from darrm.cli.output import ProgressDisplay, answer, as_json, say
 from darrm.cli.parameters import number, typed_sampling
 from darrm.cli.release_logs import assumption, budget_fields, open_log, spent_text
-from darrm.cli.vote_files import Missing, blocks, check_format, count_rows, labels
+from darrm.cli.vote_files import Missing, VoteFile, check_format, labels
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.answers.filed import filed_mechanism
 from darrm_opt.arguments import whole_number
@@ -82,22 +82,21 @@ class LabelResult:
     release_id: str  # the job's name in the release log
 
 
-def classes_of_votes(mechanism: VoteMechanism) -> int | None:
-    """Return how many classes the files of a mechanism are about; None: they hold the bits of a γ, 0 and 1."""
-    return None if isinstance(mechanism, NoiseFunctionMechanism) else mechanism.classes
+def votes_of(mechanism: VoteMechanism, path: str, missing: Missing | None) -> VoteFile:
+    """Return a file of votes as a mechanism takes them; those of a γ are bits, 0 and 1."""
+    classes = None if isinstance(mechanism, NoiseFunctionMechanism) else mechanism.classes
+    return VoteFile(path, mechanism.K, classes, missing_for(missing, mechanism))
 
 
-def check_label_files(
-    votes: str, output: str, K: int, classes: int | None, rows: int, missing: Missing | None = None
-) -> int:
+def check_label_files(votes: VoteFile, output: str, rows: int) -> int:
     """Return the number of rows in a file of votes, all of which was read, before a release log is created."""
     check_format(output, "output")
     if Path(output).exists() and not _hidden_path(output, "job").exists():
         raise _labelled_already(output)
     with ProgressDisplay("reading votes"):
-        count = count_rows(votes, K, rows, classes, missing)
+        count = votes.count_rows(rows)
     if count == 0:
-        raise InvalidInput("VOTES", votes, "at least one row of votes", "The file is empty.")
+        raise InvalidInput("VOTES", votes.path, "at least one row of votes", "The file is empty.")
     return count
 
 
@@ -111,7 +110,7 @@ def _labelled_already(output: str) -> InvalidInput:
 
 
 def label_file(
-    votes: str,
+    votes: VoteFile,
     output: str,
     release: PrivateVote,
     log: ReleaseLog,
@@ -119,19 +118,17 @@ def label_file(
     release_id: str | None,
     rows: int,
     count: int,
-    missing: Missing | None = None,
 ) -> LabelResult:
     """Release a label for each row of a file of votes."""
     suffix = check_format(output, "output")
-    K, classes = release.mechanism.K, classes_of_votes(release.mechanism)
-    with _job(votes, output, log, release_id, rows) as job:
+    with _job(votes.path, output, log, release_id, rows) as job:
         unpaid, partial_path = _missing_count(log, job, count), _hidden_path(output, "part")
         if unpaid > log.left and log.passed is not False:  # a batch that did not pass says so itself
             raise _budget_exceeded(log, unpaid, count, partial_path)
         if unpaid < count:
             say(f"Going on: {count - unpaid:,} of {count:,} labels were released before.")
-        with labels(partial_path, suffix, classes) as file, ProgressDisplay("labelling rows", count) as display:
-            for number, block in enumerate(blocks(votes, K, job.rows, classes, missing)):
+        with labels(partial_path, suffix, votes.classes) as file, ProgressDisplay("labelling rows", count) as display:
+            for number, block in enumerate(votes.blocks(job.rows)):
                 try:
                     file.write(release.release_many(block, _block_id(job, number)))
                 except BudgetSpent as err:  # somebody else was charged meanwhile

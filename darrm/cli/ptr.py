@@ -23,14 +23,14 @@ def read_batch(path: str, K: str | None, classes: str, queries: str, missing: st
     """Return the votes for each class of each query of a file, whose rows are the queries; the rest is as typed."""
     import numpy as np
 
-    from darrm.cli.vote_files import blocks, missing_votes
+    from darrm.cli.vote_files import VoteFile, missing_votes
     from darrm_opt.arguments import whole_number
     from darrm_opt.tables.votes import count_votes
 
     voters = whole_number(number(K), "K", "a whole number of voters, at least 1")
     labels = whole_number(number(classes), "classes", "at least 2", least=2)
-    filled = missing_votes(missing)
-    counts = [count_votes(table, voters, labels) for table in blocks(path, voters, VOTE_ROWS, labels, filled)]
+    file = VoteFile(path, voters, labels, missing_votes(missing))
+    counts = [count_votes(table, voters, labels) for table in file.blocks(VOTE_ROWS)]
     if not counts:
         raise InvalidInput("votes", path, "a file with at least one row of votes")
     batch = np.concatenate(counts)

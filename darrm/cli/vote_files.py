@@ -116,137 +116,224 @@ def check_format(path: str, argument: str) -> str:
     return suffix
 
 
-def blocks(path: str, K: int, rows: int, classes: int | None = None, missing: Missing | None = None) -> Iterator[Table]:
-    """Yield the votes of a file, ``rows`` rows at a time (the last block may be shorter), checked."""
-    if missing is not None:
-        missing.check(K, classes)
-    reader = {".csv": _csv, ".parquet": _parquet_columns, ".npy": _npy}[check_format(path, "VOTES")]
-    try:
-        yield from _in_blocks(reader(path, K, rows, classes, missing), rows)
-    except OSError as err:
-        raise InvalidInput("VOTES", path, "a readable file", f"{err.strerror or 'It cannot be read'}.") from err
+@dataclass(frozen=True)
+class VoteFile:
+    """A file of votes: a row for each query, a column for each voter."""
 
+    path: str
+    K: int  # voters
+    classes: int | None = None  # of which a vote names one; None: the bits of a γ
+    missing: Missing | None = None  # what becomes of missing votes; None: they are refused
 
-def count_rows(path: str, K: int, rows: int, classes: int | None = None, missing: Missing | None = None) -> int:
-    """Return the number of rows in a file of votes, once all of it is found to be votes."""
-    return sum(len(block) for block in blocks(path, K, rows, classes, missing))
+    def blocks(self, rows: int) -> Iterator[Table]:
+        """Yield the votes, ``rows`` rows at a time (the last block may be shorter), checked."""
+        if self.missing is not None:
+            self.missing.check(self.K, self.classes)
+        reader = {".csv": self._csv, ".parquet": self._parquet, ".npy": self._npy}[check_format(self.path, "VOTES")]
+        try:
+            yield from _in_blocks(reader(rows), rows)
+        except OSError as err:
+            raise self._invalid("a readable file", f"{err.strerror or 'It cannot be read'}.") from err
 
+    def count_rows(self, rows: int) -> int:
+        """Return the number of rows, once all of the file is found to be votes."""
+        return sum(len(block) for block in self.blocks(rows))
 
-def _csv(path: str, K: int, rows: int, classes: int | None, missing: Missing | None) -> Iterator[Table]:
-    with Path(path).open("rb") as file:
-        number, read = 1, 0
-        for lines in _whole_lines(file, path, K, rows):
+    def _invalid(self, accepted: str, advice: str = "") -> InvalidInput:
+        return InvalidInput("VOTES", self.path, accepted, advice)
+
+    def _no_vote(self, place: str, advice: str) -> InvalidInput:
+        return self._invalid(self._accepted, f"{place} {advice}".strip())
+
+    @property
+    def _accepted(self) -> str:
+        return "0 and 1 alone" if self.classes is None else f"classes 0 to {self.classes - 1} alone"
+
+    def _csv(self, rows: int) -> Iterator[Table]:
+        missing = self.missing
+        with Path(self.path).open("rb") as file:
+            number, read = 1, 0
+            for lines in self._whole_lines(file, rows):
+                start = 0
+                if number == 1:
+                    start = len(_BYTE_ORDER_MARK) if lines.startswith(_BYTE_ORDER_MARK) else 0
+                    head_end = lines.index(b"\n") + 1
+                    if self._is_head(lines[start:head_end]):
+                        start, number = head_end, 2
+                votes = self._parse(lines[start:], number)
+                if len(votes):
+                    filled = votes if missing is None else missing.fill(votes, self.classes, read, _GONE)
+                    yield filled.astype(votes.dtype, copy=False)
+                read += len(votes)
+                number += lines.count(b"\n", start)
+
+    def _whole_lines(self, file: BinaryIO, rows: int) -> Iterator[bytes]:
+        """Yield the lines, many at a time, each with an end; a line that is too long is never read whole."""
+        longest = _LONGEST_CELL * self.K
+        pending, number = b"", 1
+        while piece := file.read(min(2 * self.K * rows, _PIECE)):
+            end = piece.rfind(b"\n") + 1
+            if end:
+                yield pending + piece[:end]
+                number += piece.count(b"\n", 0, end)
+                pending = b""
+            pending += piece[end:]
+            if len(pending) > longest:
+                raise self._invalid(f"lines of at most {longest} bytes", f"Line {number} is longer.")
+        if pending:
+            yield pending + b"\n"
+
+    def _is_head(self, line: bytes) -> bool:
+        """Return whether the first line holds names, not votes; refuse it if it may be either."""
+        cells = [cell.strip().lower() for cell in self._cells(line, 1)]
+        # pandas names columns 0, 1, 2, … and other programs begin with 1: taken for votes, every label is one row off.
+        for first in (0, 1):
+            if cells == [str(first + place) for place in range(self.K)] and self.K > 1:
+                if first + self.K - 1 >= (self.classes or 2):  # the last of them is no class
+                    return True
+                accepted = "a first line that is plainly votes, or names"
+                advice = f"Line 1 counts from {first}, as a header without names does: give names to the columns."
+                raise self._invalid(accepted, f"{advice} If it contains votes, add a line of names above it.")
+        if not line.strip() or any(_is_number(cell) for cell in cells):
+            return False
+        if len(cells) != self.K:
+            raise self._wrong_width(1, len(cells))
+        if len({*cells}) < self.K or not _MISSING.isdisjoint(cells):
+            raise self._invalid("a first line of votes, or of names, without duplicates", "Line 1 is neither.")
+        return True
+
+    def _parse(self, lines: bytes, number: int) -> Table:
+        """Return the votes of lines, the first of which has that number: all at once if each is as short as can be.
+
+        Where votes may be missing, those that are become `_GONE`.
+        """
+        K, classes, missing = self.K, self.classes, self.missing
+        lines = lines.replace(b"\r\n", b"\n")
+        text = np.frombuffer(lines, dtype=np.uint8)
+        if text.size == 2 * K * lines.count(b"\n"):
+            table = text.reshape(-1, 2 * K)
+            digits = table[:, ::2] - np.uint8(ord("0"))
+            if (
+                (table[:, 1:-1:2] == ord(",")).all()
+                and (table[:, -1] == ord("\n")).all()
+                and (digits < min(classes or 2, 10)).all()  # what follows the digits is no digit, whatever its code
+            ):
+                return digits
+        votes = []
+        for line_number, line in enumerate(lines.split(b"\n"), number):
+            if not line.strip():
+                continue
+            cells = self._cells(line, line_number)
+            if len(cells) != K:
+                raise self._wrong_width(line_number, len(cells))
+            row = [_vote(cell, classes) for cell in cells]
+            if missing is not None:
+                row = [
+                    _GONE if vote is None and _is_missing(cell, missing.value) else vote
+                    for vote, cell in zip(row, cells, strict=True)
+                ]
+            if None in row:
+                column = row.index(None)
+                place = f"Line {line_number}, column {column + 1} holds something else."  # what is not shown: a vote
+                raise self._no_vote(place, self._advice(cells[column]))
+            votes.append(row)
+        kind = np.uint8 if classes is None and missing is None else np.int64
+        return np.array(votes, dtype=kind).reshape(len(votes), K)
+
+    def _advice(self, cell: str) -> str:
+        """Return what makes a vote of a cell of that kind: a missing one, text, or another number."""
+        if _is_missing(cell, None):
+            return CHOOSE
+        if not _is_number(cell):
+            return NAMED
+        return " ".join(([] if self.missing else [CHOOSE]) + ([SIGNED] if self.classes in (None, 2) else []))
+
+    def _checked(self, votes: Any, start: int) -> Table:
+        """Return rows of votes, the first of which has that number in its file, counted from 0."""
+        try:
+            if self.missing is not None:
+                votes = self.missing.fill(votes, self.classes, start, self.missing.value)
+            if self.classes is None:
+                return checked_votes(votes, self.K)
+            return checked_classes(votes, self.K, self.classes)
+        except InvalidInput:
+            place = self._invalid_place(votes, start)
+            advice = kind_advice(votes.dtype, signed=self.classes in (None, 2), absent="" if self.missing else CHOOSE)
+            raise self._no_vote(place, advice) from None
+
+    def _invalid_place(self, votes: Table, start: int) -> str:
+        """Return where the first invalid vote of some rows is, or the rows if they hold no numbers."""
+        if votes.dtype.kind in "iuf":
+            rows, columns = np.nonzero(~np.isin(votes, range(self.classes or 2)))
+            if rows.size:
+                return f"Row {start + rows[0]}, column {columns[0]}, counted from 0, holds something else."
+        return f"Of rows {start} to {start + len(votes) - 1}, counted from 0, one holds something else."
+
+    def _cells(self, line: bytes, number: int) -> list[str]:
+        try:
+            return next(csv.reader([line.decode("utf-8")]), [])
+        except (UnicodeDecodeError, csv.Error):
+            raise self._invalid("CSV as UTF-8 text", f"Line {number} is not.") from None
+
+    def _wrong_width(self, number: int, cells: int) -> InvalidInput:
+        advice = f"Line {number} has {cells}."
+        if number == 1:
+            advice += f" {INDEXED if cells == self.K + 1 else TRANSPOSED}"
+        return self._invalid(f"{self.K} votes on each line, one of each voter", advice)
+
+    def _npy(self, rows: int) -> Iterator[Table]:
+        K, header = self.K, np.lib.format
+        expected = f"an array of shape (N, {K}) of whole numbers, truth values or floats"
+        with Path(self.path).open("rb") as file:
+            try:
+                version = header.read_magic(file)
+                reader = header.read_array_header_1_0 if version == (1, 0) else header.read_array_header_2_0
+                shape, fortran, dtype = reader(file)
+            except ValueError:
+                raise self._invalid("a file written by numpy.save") from None
+            if len(shape) != 2 or shape[1] != K or dtype.kind not in "biuf":
+                is_numbers = dtype.kind in "biuf"
+                advice = shape_advice(shape, K) if is_numbers else kind_advice(dtype, signed=False, absent="")
+                raise self._invalid(expected, f"It has shape {shape} and type {dtype}. {advice}".strip())
+            data = file.tell()
+            for start in range(0, shape[0], rows):
+                count = min(rows, shape[0] - start)
+                pieces = [(start * K, count * K)]
+                if fortran:  # a transposed array, as predictions.T: the votes of a voter are neighbours in the file
+                    pieces = [(voter * shape[0] + start, count) for voter in range(K)]
+                raw = b""
+                for first, length in pieces:
+                    file.seek(data + first * dtype.itemsize)
+                    raw += file.read(length * dtype.itemsize)
+                if len(raw) != count * K * dtype.itemsize:
+                    raise self._invalid(f"{shape[0]} rows", "The file ends before.")
+                table = np.frombuffer(raw, dtype=dtype).reshape((count, K), order="F" if fortran else "C")
+                yield self._checked(np.ascontiguousarray(table), start)
+
+    def _parquet(self, rows: int) -> Iterator[Table]:
+        arrow = _parquet()
+        try:
+            file = arrow.ParquetFile(self.path)
+        except ValueError:  # pyarrow's own errors derive from it
+            raise self._invalid("a Parquet file") from None
+        with file:
+            if len(file.schema_arrow) != self.K:
+                shape = (file.metadata.num_rows, len(file.schema_arrow))
+                advice = f"It has {shape[1]}. {shape_advice(shape, self.K)}".strip()
+                raise self._invalid(f"{self.K} columns, one of each voter", advice)
             start = 0
-            if number == 1:
-                start = len(_BYTE_ORDER_MARK) if lines.startswith(_BYTE_ORDER_MARK) else 0
-                head_end = lines.index(b"\n") + 1
-                if _is_head(lines[start:head_end], path, K, classes):
-                    start, number = head_end, 2
-            votes = _parse(lines[start:], path, number, K, classes, missing)
-            if len(votes):
-                yield votes if missing is None else missing.fill(votes, classes, read, _GONE).astype(votes.dtype)
-            read += len(votes)
-            number += lines.count(b"\n", start)
-
-
-def _whole_lines(file: BinaryIO, path: str, K: int, rows: int) -> Iterator[bytes]:
-    """Yield the lines of a file, many at a time, each with an end; a line that is too long is never read whole."""
-    longest = _LONGEST_CELL * K
-    pending, number = b"", 1
-    while piece := file.read(min(2 * K * rows, _PIECE)):
-        end = piece.rfind(b"\n") + 1
-        if end:
-            yield pending + piece[:end]
-            number += piece.count(b"\n", 0, end)
-            pending = b""
-        pending += piece[end:]
-        if len(pending) > longest:
-            raise InvalidInput("VOTES", path, f"lines of at most {longest} bytes", f"Line {number} is longer.")
-    if pending:
-        yield pending + b"\n"
-
-
-def _is_head(line: bytes, path: str, K: int, classes: int | None) -> bool:
-    """Return whether the first line holds names, not votes; refuse it if it may be either."""
-    cells = [cell.strip().lower() for cell in _cells(line, path, 1)]
-    # pandas names columns 0, 1, 2, … and other programs begin with 1: taken for votes, every label is one row off.
-    for first in (0, 1):
-        if cells == [str(first + place) for place in range(K)] and K > 1:
-            if first + K - 1 >= (classes or 2):  # the last of them is no class
-                return True
-            accepted = "a first line that is plainly votes, or names"
-            advice = f"Line 1 counts from {first}, as a header without names does: give names to the columns."
-            raise InvalidInput("VOTES", path, accepted, f"{advice} If it contains votes, add a line of names above it.")
-    if not line.strip() or any(_is_number(cell) for cell in cells):
-        return False
-    if len(cells) != K:
-        raise _wrong_width(path, 1, K, len(cells))
-    if len({*cells}) < K or not _MISSING.isdisjoint(cells):
-        raise InvalidInput(
-            "VOTES", path, "a first line of votes, or of names, without duplicates", "Line 1 is neither."
-        )
-    return True
-
-
-def _parse(lines: bytes, path: str, number: int, K: int, classes: int | None, missing: Missing | None) -> Table:
-    """Return the votes of some lines, the first of which has that number: all at once if each is as short as can be.
-
-    Where votes may be missing, those that are become `_GONE`.
-    """
-    lines = lines.replace(b"\r\n", b"\n")
-    text = np.frombuffer(lines, dtype=np.uint8)
-    if text.size == 2 * K * lines.count(b"\n"):
-        table = text.reshape(-1, 2 * K)
-        digits = table[:, ::2] - np.uint8(ord("0"))
-        if (
-            (table[:, 1:-1:2] == ord(",")).all()
-            and (table[:, -1] == ord("\n")).all()
-            and (digits < min(classes or 2, 10)).all()  # what follows the digits is no digit, whatever its code
-        ):
-            return digits
-    votes = []
-    for line_number, line in enumerate(lines.split(b"\n"), number):
-        if not line.strip():
-            continue
-        cells = _cells(line, path, line_number)
-        if len(cells) != K:
-            raise _wrong_width(path, line_number, K, len(cells))
-        row = [_vote(cell, classes) for cell in cells]
-        if missing is not None:
-            row = [
-                _GONE if vote is None and _is_missing(cell, missing.value) else vote
-                for vote, cell in zip(row, cells, strict=True)
-            ]
-        if None in row:
-            column = row.index(None)
-            place = f"Line {line_number}, column {column + 1} holds something else."  # what is not shown: a vote
-            raise _no_vote(path, place, classes, _advice(cells[column], classes, missing))
-        votes.append(row)
-    kind = np.uint8 if classes is None and missing is None else np.int64
-    return np.array(votes, dtype=kind).reshape(len(votes), K)
+            for batch in file.iter_batches(batch_size=rows):
+                if self.missing is None and any(column.null_count for column in batch.columns):
+                    raise self._invalid(self._accepted, f"It has missing values. {CHOOSE}")
+                columns = np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
+                yield self._checked(columns, start)
+                start += len(columns)
 
 
 def _is_missing(cell: str, value: int | None) -> bool:
     if cell.strip().lower() in _MISSING:
         return True
     return value is not None and _is_number(cell) and float(cell) == value
-
-
-def _advice(cell: str, classes: int | None, missing: Missing | None) -> str:
-    """Return what makes a vote of a cell of that kind: a missing one, text, or another number."""
-    if _is_missing(cell, None):
-        return CHOOSE
-    if not _is_number(cell):
-        return NAMED
-    return " ".join(([] if missing else [CHOOSE]) + ([SIGNED] if classes in (None, 2) else []))
-
-
-def _no_vote(path: str, place: str, classes: int | None, advice: str) -> InvalidInput:
-    return InvalidInput("VOTES", path, _accepted_values(classes), f"{place} {advice}".strip())
-
-
-def _accepted_values(classes: int | None) -> str:
-    return "0 and 1 alone" if classes is None else f"classes 0 to {classes - 1} alone"
 
 
 @lru_cache(maxsize=1 << 16)
@@ -258,34 +345,6 @@ def _vote(cell: str, classes: int | None) -> int | None:
     return int(vote) if vote in range(classes) else None
 
 
-def _check_votes(votes: Any, path: str, start: int, K: int, classes: int | None, missing: Missing | None) -> Table:
-    """Return rows of votes, the first of which has that number in its file, counted from 0."""
-    try:
-        if missing is not None:
-            votes = missing.fill(votes, classes, start, missing.value)
-        return checked_votes(votes, K) if classes is None else checked_classes(votes, K, classes)
-    except InvalidInput:
-        place = _invalid_place(votes, start, classes)
-        advice = kind_advice(votes.dtype, signed=classes in (None, 2), absent="" if missing else CHOOSE)
-        raise _no_vote(path, place, classes, advice) from None
-
-
-def _invalid_place(votes: Table, start: int, classes: int | None) -> str:
-    """Return where the first invalid vote of some rows is, or the rows if they hold no numbers."""
-    if votes.dtype.kind in "iuf":
-        rows, columns = np.nonzero(~np.isin(votes, range(classes or 2)))
-        if rows.size:
-            return f"Row {start + rows[0]}, column {columns[0]}, counted from 0, holds something else."
-    return f"Of rows {start} to {start + len(votes) - 1}, counted from 0, one holds something else."
-
-
-def _cells(line: bytes, path: str, number: int) -> list[str]:
-    try:
-        return next(csv.reader([line.decode("utf-8")]), [])
-    except (UnicodeDecodeError, csv.Error):
-        raise InvalidInput("VOTES", path, "CSV as UTF-8 text", f"Line {number} is not.") from None
-
-
 def _is_number(cell: str) -> bool:
     if cell.strip().lower() in _VOTE:
         return True
@@ -294,60 +353,6 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _wrong_width(path: str, number: int, K: int, cells: int) -> InvalidInput:
-    advice = f"Line {number} has {cells}."
-    if number == 1:
-        advice += f" {INDEXED if cells == K + 1 else TRANSPOSED}"
-    return InvalidInput("VOTES", path, f"{K} votes on each line, one of each voter", advice)
-
-
-def _npy(path: str, K: int, rows: int, classes: int | None, missing: Missing | None) -> Iterator[Table]:
-    expected = f"an array of shape (N, {K}) of whole numbers, truth values or floats"
-    with Path(path).open("rb") as file:
-        try:
-            version = np.lib.format.read_magic(file)
-            reader = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = reader(file)
-        except ValueError:
-            raise InvalidInput("VOTES", path, "a file written by numpy.save") from None
-        if len(shape) != 2 or shape[1] != K or dtype.kind not in "biuf":
-            advice = shape_advice(shape, K) if dtype.kind in "biuf" else kind_advice(dtype, signed=False, absent="")
-            raise InvalidInput("VOTES", path, expected, f"It has shape {shape} and type {dtype}. {advice}".strip())
-        data = file.tell()
-        for start in range(0, shape[0], rows):
-            count = min(rows, shape[0] - start)
-            # Of a transposed array, as of predictions.T, the votes of a voter are neighbours in the file.
-            pieces = [(voter * shape[0] + start, count) for voter in range(K)] if fortran else [(start * K, count * K)]
-            raw = b""
-            for first, length in pieces:
-                file.seek(data + first * dtype.itemsize)
-                raw += file.read(length * dtype.itemsize)
-            if len(raw) != count * K * dtype.itemsize:
-                raise InvalidInput("VOTES", path, f"{shape[0]} rows", "The file ends before.")
-            table = np.frombuffer(raw, dtype=dtype).reshape((count, K), order="F" if fortran else "C")
-            yield _check_votes(np.ascontiguousarray(table), path, start, K, classes, missing)
-
-
-def _parquet_columns(path: str, K: int, rows: int, classes: int | None, missing: Missing | None) -> Iterator[Table]:
-    arrow = _parquet()
-    try:
-        file = arrow.ParquetFile(path)
-    except ValueError:  # pyarrow's own errors derive from it
-        raise InvalidInput("VOTES", path, "a Parquet file") from None
-    with file:
-        if len(file.schema_arrow) != K:
-            shape = (file.metadata.num_rows, len(file.schema_arrow))
-            advice = f"It has {shape[1]}. {shape_advice(shape, K)}".strip()
-            raise InvalidInput("VOTES", path, f"{K} columns, one of each voter", advice)
-        start = 0
-        for batch in file.iter_batches(batch_size=rows):
-            if missing is None and any(column.null_count for column in batch.columns):
-                raise InvalidInput("VOTES", path, _accepted_values(classes), f"It has missing values. {CHOOSE}")
-            columns = np.column_stack([column.to_numpy(zero_copy_only=False) for column in batch.columns])
-            yield _check_votes(columns, path, start, K, classes, missing)
-            start += len(columns)
 
 
 def _parquet() -> Any:
@@ -451,7 +456,7 @@ def vote_prior(past: Mapping[str, Any], asked: ReleasePlan) -> Any:
     from darrm_opt.priors import vote_histogram
 
     filled = missing_votes(past["missing"])
-    return histogram(vote_histogram(blocks(past["votes"], asked.voters, VOTE_ROWS, None, filled)).counts)
+    return histogram(vote_histogram(VoteFile(past["votes"], asked.voters, None, filled).blocks(VOTE_ROWS)).counts)
 
 
 def past_votes(past: Mapping[str, Any], K: int, classes: int) -> PastVotes:
@@ -460,7 +465,7 @@ def past_votes(past: Mapping[str, Any], K: int, classes: int) -> PastVotes:
 
     path = past["votes"]
     filled = missing_votes(past["missing"])
-    tables = [] if path is None else list(blocks(path, K, VOTE_ROWS, classes, filled))
+    tables = [] if path is None else list(VoteFile(path, K, classes, filled).blocks(VOTE_ROWS))
     if not tables:
         raise InvalidInput("votes", path, "a file with at least one row of votes")
     return PastVotes.of_votes(np.concatenate(tables), classes)

@@ -181,10 +181,10 @@ def _remove_defective(store: Store, days: float, *, prove: bool) -> dict[str, in
 
 def _rows(answers: list[dict[str, Any]]) -> str:
     from darrm_opt.design.report import columns
+    from solver_cache.model import TOLD
 
     heads = ["id", "K", "ε", "Δ", "affected", "target ε", "δ", "objective", "shape", "utility", "tags"]
-    names = ["K", "epsilon", "Delta", "affected", "target_epsilon", "delta", "objective", "shape", "utility"]
-    rows = [[entry["id"], *(_cell(entry[name]) for name in names), " ".join(entry["tags"])] for entry in answers]
+    rows = [[entry["id"], *(_cell(entry[name]) for name in TOLD), " ".join(entry["tags"])] for entry in answers]
     for name in ("profile", "targets"):  # columns of their own where an answer has any: ε:δ of each point
         if any(name in entry for entry in answers):
             heads = [*heads, name]
@@ -290,19 +290,6 @@ def open_cache(url: str | None, *, reading: bool) -> Store:
     return open_store(url)
 
 
-_COLUMNS = {
-    "K": "voters",
-    "epsilon": "voter_epsilon",
-    "Delta": "voter_delta",
-    "affected": "affected",
-    "target_epsilon": "target_epsilon",
-    "delta": "target_delta",
-    "objective": "objective",
-    "shape": "shape",
-    "utility": "utility",
-}
-
-
 MAX_ROWS = 10**9  # most stored answers of one list by id
 
 
@@ -314,7 +301,7 @@ def list_answers(store: Store, limit: Any, after: str, filter_: DesignFilter | N
     """
     from darrm_opt.errors import InvalidInput
     from solver_cache import CORE
-    from solver_cache.model import search_columns
+    from solver_cache.model import TOLD, search_columns
 
     if not isinstance(limit, int) or not 1 <= limit <= MAX_ROWS:
         raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_ROWS}")
@@ -328,14 +315,8 @@ def list_answers(store: Store, limit: Any, after: str, filter_: DesignFilter | N
         )
     answers = []
     for key, core, description, design in entries:
-        columns = {} if description is None else asdict(description)
-        values = {name: columns.get(column) for name, column in _COLUMNS.items()}
+        columns = dict.fromkeys(TOLD) if description is None else description.told()
         tags = [] if design is None else list(design.tags)
         points = {} if design is None else design.points
-        told = {**values, "epsilon": _finite(values["epsilon"]), **points, "tags": tags}
-        answers.append({"id": key, "core": core, **told})
+        answers.append({"id": key, "core": core, **columns, **points, "tags": tags})
     return answers
-
-
-def _finite(number: float | None) -> float | str | None:
-    return "inf" if number == float("inf") else number

@@ -115,13 +115,12 @@ def label(
     from darrm.cli.files import check_writable
     from darrm.cli.label_job import (
         check_label_files,
-        classes_of_votes,
         label_file,
         label_samples,
-        missing_for,
         needed_command,
         show_labelled,
         try_command,
+        votes_of,
     )
     from darrm.cli.ptr import open_ptr_log
     from darrm.cli.release_logs import mechanism_in, open_log, show_status
@@ -160,8 +159,8 @@ def label(
     check_writable(log_file, "release_log")
     rows = whole_number(number(block), "block", "a whole number of rows, at least 1")
     mechanism, planned = mechanism_in(source, fresh=fresh)
-    voted = missing_for(voted, mechanism)
-    count = check_label_files(source_of_votes, labels, mechanism.K, classes_of_votes(mechanism), rows, voted)
+    voting = votes_of(mechanism, source_of_votes, voted)
+    count = check_label_files(voting, labels, rows)
     with ProgressDisplay("proving the budget"):
         log = (
             open_log(log_file, mechanism, queries, total_epsilon, total_delta, planned=planned, first=count)
@@ -171,16 +170,8 @@ def label(
     if log.proposal is not None:
         rows = count  # all labels at once, or none
     try:
-        result = label_file(
-            source_of_votes,
-            labels,
-            PrivateVote(mechanism, log),
-            log,
-            release_id=release_id,
-            rows=rows,
-            count=count,
-            missing=voted,
-        )
+        vote = PrivateVote(mechanism, log)
+        result = label_file(voting, labels, vote, log, release_id=release_id, rows=rows, count=count)
     # What was released stays in the log under the job's name: the same command finds it there.
     except (KeyboardInterrupt, OSError):
         say("The same command continues where this stopped; released labels are not charged again.")

@@ -22,7 +22,7 @@ from support.paths import DATA
 from vote_files import labels, written
 
 from darrm.cli.output import ExitCode, ProgressDisplay
-from darrm.cli.vote_files import Missing, blocks, count_rows
+from darrm.cli.vote_files import Missing, VoteFile
 from darrm.cli.vote_files import labels as label_blocks
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.errors import BackendUnavailable, InvalidInput
@@ -135,15 +135,15 @@ def test_csv_is_read_as_people_write_it() -> None:
     ):
         Path("votes.csv").write_text(text, encoding="utf-8", newline="")
         for rows in (1, 4, 100):
-            assert np.array_equal(np.concatenate([*blocks("votes.csv", K, rows)]), plain)
-            assert count_rows("votes.csv", K, rows) == 6
+            assert np.array_equal(np.concatenate([*VoteFile("votes.csv", K).blocks(rows)]), plain)
+            assert VoteFile("votes.csv", K).count_rows(rows) == 6
 
 
 @pytest.mark.parametrize("name", ["votes.csv", "votes.npy", "votes.parquet"])
 def test_blocks_are_whole_wherever_the_file_is_cut(name: str) -> None:
     table = votes(100)
     written(name, table)
-    found = [*blocks(name, K, 33)]
+    found = [*VoteFile(name, K).blocks(33)]
     assert [len(block) for block in found] == [33, 33, 33, 1]
     assert np.array_equal(np.concatenate(found), table)
 
@@ -151,7 +151,7 @@ def test_blocks_are_whole_wherever_the_file_is_cut(name: str) -> None:
 @pytest.mark.parametrize("kind", [np.bool_, np.int8, np.int64, np.float32, ">i4"])
 def test_arrays_of_every_type_are_read(kind: Any) -> None:
     np.save("votes.npy", votes(20).astype(kind))
-    assert np.array_equal(next(blocks("votes.npy", K, 50)), votes(20))
+    assert np.array_equal(next(VoteFile("votes.npy", K).blocks(50)), votes(20))
 
 
 def test_no_rows_are_refused_and_leave_no_release_log() -> None:
@@ -202,7 +202,7 @@ def test_only_digits_are_classes(cell: str) -> None:
     for line in (f"1,2,{cell},4,5", f"11,12,{cell},14,15"):
         Path("votes.csv").write_text(f"0,1,2,3,5\n{line}\n", encoding="utf-8")
         with pytest.raises(InvalidInput) as refusal:
-            count_rows("votes.csv", K, 10, classes)
+            VoteFile("votes.csv", K, classes).count_rows(10)
         assert (refusal.value.argument, refusal.value.accepted) == ("VOTES", "classes 0 to 255 alone")
         assert refusal.value.advice.startswith("Line 2, column ")
 
@@ -212,7 +212,7 @@ def test_classes_of_several_digits_are_read() -> None:
     written("votes.csv", table)
     np.savetxt("floats.csv", table, delimiter=",")  # 1.200000000000000000e+01
     for name in ("votes.csv", "floats.csv"):
-        assert np.array_equal(np.concatenate([*blocks(name, K, 7, 300)]), table)
+        assert np.array_equal(np.concatenate([*VoteFile(name, K, 300).blocks(7)]), table)
 
 
 @pytest.mark.parametrize("classes", [None, 300])
@@ -220,7 +220,7 @@ def test_classes_of_several_digits_are_read() -> None:
 def test_a_first_line_of_missing_votes_is_not_a_header(head: str, classes: int | None) -> None:
     Path("votes.csv").write_text(f"{head}\n0,1,1,0,1\n", encoding="utf-8")
     with pytest.raises(InvalidInput) as refusal:
-        count_rows("votes.csv", K, 10, classes)
+        VoteFile("votes.csv", K, classes).count_rows(10)
     assert (refusal.value.argument, refusal.value.value) == ("VOTES", "votes.csv")
     assert refusal.value.accepted == "a first line of votes, or of names, without duplicates"
     assert refusal.value.advice == "Line 1 is neither."
@@ -234,7 +234,7 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_in_memory(start: str) -
     tracemalloc.start()
     try:
         with pytest.raises(InvalidInput) as refusal:
-            count_rows("votes.csv", K, 65_536)
+            VoteFile("votes.csv", K).count_rows(65_536)
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()
@@ -246,7 +246,7 @@ def test_lines_are_numbered_from_the_first_one_whatever_it_holds() -> None:
     for first, rows in itertools.product(("\n", " \r\n", "a,b,c,d,e\n"), (1, 100)):
         Path("votes.csv").write_text(f"{first}0,1,1,0,1\n\n0,1,x,0,1\n", encoding="utf-8", newline="")
         with pytest.raises(InvalidInput, match=r"Line 4, column \d+ holds something else"):
-            count_rows("votes.csv", K, rows)
+            VoteFile("votes.csv", K).count_rows(rows)
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -256,11 +256,11 @@ def test_a_header_of_numbers_is_never_a_row_of_votes(first: int) -> None:
     rows = "".join(",".join(map(str, row)) + "\n" for row in table.tolist())
     counting = ",".join(str(first + place) for place in range(K)) + "\n"
     Path("votes.csv").write_text(counting + rows, encoding="utf-8")
-    assert np.array_equal(np.concatenate([*blocks("votes.csv", K, 10, 3)]), table)
+    assert np.array_equal(np.concatenate([*VoteFile("votes.csv", K, 3).blocks(10)]), table)
     with pytest.raises(InvalidInput, match=f"Line 1 counts from {first}.*give names to the columns"):
-        count_rows("votes.csv", K, 10, K + 1)
+        VoteFile("votes.csv", K, K + 1).count_rows(10)
     Path("votes.csv").write_text("a,b,c,d,e\n" + counting + rows, encoding="utf-8")
-    assert count_rows("votes.csv", K, 10, K + 1) == 7
+    assert VoteFile("votes.csv", K, K + 1).count_rows(10) == 7
 
 
 EVENLY, NUMBERED, DATES = "--missing evenly", "Number the classes", "leave their columns out"
@@ -322,7 +322,7 @@ def test_what_is_no_file_of_votes_is_refused_with_advice(
     else:
         np.save(name, content, allow_pickle=True)
     with pytest.raises(InvalidInput, match=said) as refusal:
-        count_rows(name, K, 10, classes)
+        VoteFile(name, K, classes).count_rows(10)
     assert refusal.value.argument == "VOTES"
     if said.startswith(HOLDS):
         assert "(votes + 1) // 2" not in str(refusal.value)
@@ -332,18 +332,18 @@ def test_an_array_that_is_cut_short_is_refused() -> None:
     content = Path(written("votes.npy", votes(50))).read_bytes()
     Path("votes.npy").write_bytes(content[:-3])
     with pytest.raises(InvalidInput, match=r"50 rows\. The file ends before"):
-        count_rows("votes.npy", K, 10)
+        VoteFile("votes.npy", K).count_rows(10)
 
 
 @pytest.mark.parametrize("rows", [1, 4, 100])
 def test_a_transposed_view_is_read_as_the_table_that_it_is(rows: int) -> None:
     predictions = np.random.default_rng(1).integers(0, 3, (K, 11))  # a row for each voter
     np.save("votes.npy", predictions.T)
-    assert np.array_equal(np.concatenate([*blocks("votes.npy", K, rows, 3)]), predictions.T)
+    assert np.array_equal(np.concatenate([*VoteFile("votes.npy", K, 3).blocks(rows)]), predictions.T)
     content = Path("votes.npy").read_bytes()
     Path("votes.npy").write_bytes(content[:-3])
     with pytest.raises(InvalidInput, match=r"11 rows\. The file ends before"):
-        count_rows("votes.npy", K, rows, 3)
+        VoteFile("votes.npy", K, 3).count_rows(rows)
 
 
 def test_missing_votes_become_what_is_said_in_every_format() -> None:
@@ -366,10 +366,11 @@ def test_missing_votes_become_what_is_said_in_every_format() -> None:
         expected = fill_missing(table, 4, how)
         for name in ("votes.npy", "votes.csv", "votes.parquet", "marked.npy", "marked.csv"):
             for rows in (1, 4, 100):  # the class of a vote depends on its row's number in the file, not in a block
-                read = np.concatenate([*blocks(name, K, rows, 4, Missing(how, -1 if "marked" in name else None))])
+                file = VoteFile(name, K, 4, Missing(how, -1 if "marked" in name else None))
+                read = np.concatenate([*file.blocks(rows)])
                 assert np.array_equal(read, expected), (name, rows)
         with pytest.raises(InvalidInput):
-            count_rows("marked.npy", K, 10, 4, Missing(how))
+            VoteFile("marked.npy", K, 4, Missing(how)).count_rows(10)
 
 
 def test_votes_that_are_missing_are_refused_until_it_is_said_what_they_become() -> None:
@@ -394,7 +395,7 @@ DELTA, KEPT = ("--delta", "1e-5"), ("--output", "m.json")
 def test_parquet_without_pyarrow_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     with pytest.raises(BackendUnavailable, match=r"\.csv and \.npy do not.*pip install 'darrm-opt\[parquet\]'"):
-        count_rows("votes.parquet", K, 10)
+        VoteFile("votes.parquet", K).count_rows(10)
 
 
 def _to(log: str, output: str) -> tuple[str, ...]:

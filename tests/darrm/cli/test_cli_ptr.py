@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from support.darrm_runner import refused, run, run_json, start
 
-from darrm.cli import vote_files
-from darrm.cli.vote_files import blocks
+from darrm.cli.vote_files import VoteFile
 from darrm_opt.accounting.propose_test_release import ptr_epsilon
 from darrm_opt.accounting.published_loss import unpublished_epsilon
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
@@ -52,11 +51,12 @@ def test_what_is_published_is_private_and_the_rest_is_on_request(votes: str) -> 
 def test_the_votes_are_read_once(votes: str, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
 
-    def counted(path: str, *more: Any) -> Iterator[Any]:
-        read.append(path)
-        return blocks(path, *more)
+    def counted(file: VoteFile, rows: int) -> Iterator[Any]:
+        read.append(file.path)
+        return blocks(file, rows)
 
-    monkeypatch.setattr(vote_files, "blocks", counted)
+    blocks = VoteFile.blocks
+    monkeypatch.setattr(VoteFile, "blocks", counted)
     assert run("cost", "gnmax", *SHAPE, "--votes", votes).exit_code == 0
     assert read == [votes]
 

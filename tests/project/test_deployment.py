@@ -97,6 +97,15 @@ def test_every_path_that_is_asked_is_a_route() -> None:
     assert asked <= set(create_app(Settings(cache_url="memory")).openapi()["paths"])
 
 
+def test_commands_are_verbs_of_the_command_line() -> None:
+    verbs = set(VERBS)
+    assert "serve" in verbs
+    for container in SERVICES.values():
+        assert container["args"][0] in verbs
+    assert 'CMD ["serve", ' in FINAL
+    assert "exec darrm serve " in COMPOSE["services"]["darrm"]["command"][0]
+
+
 # --------------------------------------------------------------------------------------------------------- the image
 
 
@@ -162,6 +171,15 @@ def test_compose_confines_both() -> None:
     assert set(COMPOSE["services"]["proxy"]["networks"]) & set(COMPOSE["services"]["darrm"]["networks"]) == {"front"}
     assert COMPOSE["networks"]["back"]["internal"] is True
     assert "password" not in COMPOSE["services"]["darrm"]["environment"]["DARRM_CACHE_URL"]
+
+
+def test_keys_are_mounted_by_their_folder() -> None:
+    variable = COMPOSE["services"]["darrm"]["environment"]["DARRM_KEYS"]
+    mounts = dict(volume.split(":")[:2] for volume in COMPOSE["services"]["darrm"]["volumes"])
+    assert str(Path(variable).parent) in mounts.values()
+    text = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+    (mounted,) = re.findall(r'--volume "\$PWD/keys:(\S+):ro" --env DARRM_KEYS=(\S+)', text)
+    assert mounted[1] == f"{mounted[0]}/keys.json"
 
 
 def test_the_secrets_folder_is_closed_to_other_users(tmp_path: Path) -> None:
@@ -233,6 +251,18 @@ def test_a_service_is_probed(name: str) -> None:
     else:
         assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
         assert any(variable["name"] == "DARRM_KEYS" for variable in container["env"])
+
+
+def test_the_examples_python_is_python() -> None:
+    for container in CONTAINERS.values():
+        commands = [container.get("command", []), *(p.get("exec", {}).get("command", []) for p in _probes(container))]
+        for command in commands:
+            if command[:2] == ["python", "-c"]:
+                compile(command[2], container["name"], "exec")
+
+
+def _probes(container: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield from (value for key, value in container.items() if key.endswith("Probe"))
 
 
 # ----------------------------------------------------------------------------------------------- systemd, and Slurm

@@ -369,3 +369,54 @@ def test_the_site_is_built_strictly_and_needs_nothing_from_elsewhere(tmp_path: P
         assert not fetched.findall(page.read_text(encoding="utf-8")), page
     for sheet in (tmp_path / "site").rglob("*.css"):
         assert not re.findall(r"url\([\"']?(?:https?:)?//|@import", sheet.read_text(encoding="utf-8")), sheet
+
+
+def test_the_shelf_for_users_is_short() -> None:
+    """A reader finishes it in two hours: what only a checker needs goes to the second shelf."""
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = re.findall(
+        r"^      - (?:.*: )?(\w+\.md)$",
+        navigation.partition("- Use it:")[2].partition("- References:")[0],
+        re.MULTILINE,
+    )
+    assert pages[0] == "start.md"
+    assert len(pages) <= 15
+    assert sum(len(re.findall(r"\S*\w\S*", DOCUMENTS[f"docs/{page}"])) for page in pages) <= 20_000
+
+
+def test_the_limits_that_pages_state_are_those_of_the_code() -> None:
+    from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
+    from darrm_opt.planning.question import MAX_EXACT_QUERIES
+    from darrm_opt.planning.ranking import MIN_ACCURACY
+    from darrm_opt.problem import MAX_GROUP_CLASSES
+    from darrm_opt.tables.corners import MAX_CORNERS
+    from darrm_opt.tables.problem import MAX_PARTITIONS
+
+    stated = {
+        "classes": (
+            f"more than {MAX_PARTITIONS:,} partitions, or of groups with more than {MAX_CORNERS // 10**6} million",
+            f"tables of up to {MAX_RULE_PARTITIONS} partitions",
+            f"| 2 to {MAX_GROUP_CLASSES} |",
+        ),
+        "planning": (
+            f"for up to {MAX_EXACT_QUERIES} of them",
+            f"which is {MIN_ACCURACY} between two classes and {(MIN_ACCURACY - 0.5) * 2 * 0.9 + 0.1:.2f} among ten",
+        ),
+    }
+    pages = {name: " ".join(DOCUMENTS[f"docs/{name}.md"].split()) for name in stated}
+    assert [text for name, texts in stated.items() for text in texts if text not in pages[name]] == []
+
+
+def test_every_page_that_the_code_names_exists() -> None:
+    """In docstrings, comments, help and error texts; test_tools.py has paths of its own as examples."""
+    others = ("Makefile", "Dockerfile", "compose.yaml", "SECURITY.md", ".ci/run", "deploy/*", "examples/**/*.ipynb")
+    folders = (*(f"{folder}/**/*.py" for folder in CODE), "api/page/*", "tests/container/*", "examples/*/*.yaml")
+    named = {
+        (str(path.relative_to(ROOT)), page)
+        for pattern in (*others, *folders)
+        for path in ROOT.glob(pattern)
+        if path.is_file() and path.name != "test_tools.py"
+        for page in re.findall(r"\bdocs/[a-z_/]+\.md", path.read_text("utf-8"))
+    }
+    assert len(named) > 50
+    assert not {(name, page) for name, page in named if not (ROOT / page).is_file() and page not in MADE}

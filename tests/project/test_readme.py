@@ -10,6 +10,7 @@ import pytest
 from support.darrm_runner import run
 from support.paths import ROOT
 
+from api.settings import Settings
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.planning import best_target
 from darrm_opt.planning.baselines import private_baselines
@@ -65,3 +66,20 @@ def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     assert [float(x) for x in number.findall(shown)] == pytest.approx(
         [float(x) for x in number.findall(fresh)], abs=0.01
     )
+
+
+def test_the_column_of_profiles_is_what_its_page_prints() -> None:
+    """test_docs runs that page: it designs γ, and computes each total by the exact recursion."""
+    page = (ROOT / "docs" / "voters.md").read_text(encoding="utf-8")
+    printed = re.findall(r"^\w+ ([\d.]+) %, total \(([\d.]+), 0\.01\)$", page, re.MULTILINE)
+    assert all(float(total) <= 3 for _, total in printed)
+    column = re.findall(r"^\| [^|]+ \| [\d.]+ \| ([\d.]+) \|$", README, re.MULTILINE)
+    assert column == [kept for kept, _ in printed]
+    assert len(column) == 5
+
+
+def test_the_limits_of_the_service_are_its_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DARRM_CACHE_URL")
+    settings = Settings()
+    assert (settings.max_voters, settings.time_limit) == (101, 60.0)
+    assert "Default limits: 101 voters, a minute a solve" in " ".join(README.split())

@@ -187,3 +187,13 @@ def test_documents_name_verbs_that_exist() -> None:
     documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "papers").glob("*.md")]
     named = {verb for path in documents for verb in re.findall(r"`make ([a-z-]+)", path.read_text(encoding="utf-8"))}
     assert {"test", "lint", "lock"} <= named <= verbs()
+
+
+def test_each_dependency_has_its_reason(project: dict[str, Any]) -> None:
+    first_cells = re.findall(r"^\| (`.+?) \|", text("docs/dependencies.md"), re.MULTILINE)
+    reasons = {re.sub(r"\[.*\]", "", name).lower() for cell in first_cells for name in re.findall(r"`(.+?)`", cell)}
+    assert reasons == {canonicalize_name(r.name) for r in stated_requirements(project, dev=True)}
+
+
+def test_help_lists_every_verb() -> None:
+    assert {*re.findall(r"^([a-z-]+):.*## \S", text("Makefile"), re.MULTILINE)} == verbs()

@@ -130,9 +130,9 @@ def _statements(node: ast.AST, *, runs: bool = True) -> Iterator[tuple[ast.AST, 
             yield from _statements(child, runs=runs)
 
 
-def imports_of(name: str, path: Path, known: frozenset[str]) -> Iterator[Import]:
+def imports_of(name: str, tree: ast.Module, known: frozenset[str]) -> Iterator[Import]:
     """Yield what a module imports, by statement or by ``import_module("literal")``."""
-    for node, runs in _statements(tree_of(path)):
+    for node, runs in _statements(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield Import(name, alias.name, node.lineno, runs)
@@ -151,7 +151,7 @@ def imports_of(name: str, path: Path, known: frozenset[str]) -> Iterator[Import]
 @cache
 def all_imports() -> tuple[Import, ...]:
     known = frozenset(modules())
-    return tuple(found for name, path in modules().items() for found in imports_of(name, path, known))
+    return tuple(found for name, path in modules().items() for found in imports_of(name, tree_of(path), known))
 
 
 def top(name: str) -> str:
@@ -402,3 +402,24 @@ def test_the_command_line_answers_help_without_loading_what_it_does_not_need() -
     loaded = loaded_by("import sys; sys.argv = ['darrm', '--help']\nfrom darrm import main\nmain()")
     assert "darrm" in loaded
     assert not loaded & (HEAVY | {"api", "darrm_opt", "numpy", "rich", "solver_cache"})
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import scipy.optimize", [("scipy.optimize", True)]),
+        ("from darrm_opt.design import solver", [("darrm_opt.design.solver", True)]),
+        ("from darrm_opt.design import Status", [("darrm_opt.design", True)]),
+        ("def f():\n    return importlib.import_module('cvxpy')", [("cvxpy", True)]),
+        ("if typing.TYPE_CHECKING:\n    import flint\nelse:\n    import json", [("flint", False), ("json", True)]),
+    ],
+)
+def test_every_way_of_importing_is_found(source: str, expected: list[tuple[str, bool]]) -> None:
+    known = frozenset({"darrm_opt.design", "darrm_opt.design.solver"})
+    found = imports_of("somewhere", ast.parse(source), known)
+    assert sorted((each.imported, each.runs) for each in found) == sorted(expected)
+
+
+def test_changes_of_globals_are_found() -> None:
+    source = "a, b, c, d = {}, [], 0, 0\ndef f(d):\n    global c\n    a[1] = b.append(2)\n    c, d[0], e = 1, 2, 3"
+    assert changed_globals(ast.parse(source)) == {"a", "b", "c"}

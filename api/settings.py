@@ -1,6 +1,6 @@
 """Settings of the service, read once from the environment.
 
-Each field's description gives its meaning, unit and range, for both the reference and the error message.
+A number's range is declared once: for its check, and for the description, which the reference and the error show.
 """
 
 from __future__ import annotations
@@ -46,8 +46,29 @@ def _of_each(read: Callable[[str], str]) -> AfterValidator:
 
 CommaSeparated = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
 Networks = Annotated[CommaSeparated, _of_each(lambda word: str(ipaddress.ip_network(word, strict=False)))]
-Count = Annotated[int, Field(ge=1)]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _whole(default: Any, meaning: str, low: int = 1, high: int | None = None, *, unset: str = "") -> Any:
+    """Return the field of a whole number from ``low`` to ``high``."""
+    expected = f"a whole number, at least {low}" if high is None else f"a whole number from {low} to {high}"
+    return _field(default, f"{meaning}; {expected}", unset, ge=low, le=high)
+
+
+def _real(default: float | None, meaning: str, low: int, high: int, *, unset: str = "") -> Any:
+    """Return the field of a number from ``low`` to ``high``."""
+    return _field(default, f"{meaning}; from {low} to {high}", unset, ge=low, le=high)
+
+
+def _positive(default: float, meaning: str, high: int | None = None) -> Any:
+    """Return the field of a finite number above 0, and at most ``high``."""
+    expected = "above 0" if high is None else f"above 0, at most {high}"
+    return _field(default, f"{meaning}; {expected}", gt=0, le=high, allow_inf_nan=False)
+
+
+def _field(default: Any, meaning: str, unset: str = "", **limits: Any) -> Any:
+    """Return a field within limits; ``unset`` says what holds without a value."""
+    given = {"default_factory" if callable(default) else "default": default, **limits}
+    return Field(description=f"{meaning}{unset and f'; unless set, {unset}'}.", **given)
 
 
 class Settings(BaseSettings):
@@ -62,149 +83,128 @@ class Settings(BaseSettings):
         description="Store of answers: sqlite:///FILE, postgresql+psycopg://USER@HOST/NAME, 'memory' or 'off'; unless "
         "set, a SQLite file in the user's cache folder.",
     )
-    max_stored_bytes: Annotated[int, Field(ge=2**20, le=2**50)] | None = Field(
-        default=None,
-        description="Maximum total size of stored answers, beyond which the least recently read are removed, except "
-        "tagged ones [bytes]; a whole number from 1048576 to 1125899906842624; unless set, no limit.",
+    max_stored_bytes: int | None = _whole(
+        None,
+        "Maximum total size of stored answers, beyond which the least recently read are removed, except tagged ones "
+        "[bytes]",
+        2**20,
+        2**50,
+        unset="no limit",
     )
-    max_stored_bytes_per_client: Annotated[int, Field(ge=2**16, le=2**50)] | None = Field(
-        default=None,
-        description="Maximum total size of one client's stored answers (those designed for its keys), beyond which "
-        "its least recently read are removed, tagged ones last [bytes]; a whole number from 65536 to "
-        "1125899906842624; "
-        "unless set, no limit.",
+    max_stored_bytes_per_client: int | None = _whole(
+        None,
+        "Maximum total size of one client's stored answers (those designed for its keys), beyond which its least "
+        "recently read are removed, tagged ones last [bytes]",
+        2**16,
+        2**50,
+        unset="no limit",
     )
-    max_stored_days: Annotated[float, Field(ge=1, le=36_500)] | None = Field(
-        default=None,
-        description="Days without a read after which a stored answer is removed, unless it has a tag [d]; from 1 to "
-        "36500; unless set, it stays.",
+    max_stored_days: float | None = _real(
+        None,
+        "Days without a read after which a stored answer is removed, unless it has a tag [d]",
+        1,
+        36500,
+        unset="it stays",
     )
     solve: Literal["on", "off"] = Field(
         default="on",
         description="Whether new answers are designed; 'on' or 'off' (stored answers only).",
     )
-    solvers: Annotated[int, Field(ge=1, le=256)] = Field(
-        default_factory=lambda: default_solvers(memory_limit(), processor_count()),
-        description="Concurrent solves of each worker; a whole number from 1 to 256; unless set, one per processor "
-        "of the container, fewer if memory is short.",
+    solvers: int = _whole(
+        lambda: default_solvers(memory_limit(), processor_count()),
+        "Concurrent solves of each worker",
+        high=256,
+        unset="one per processor of the container, fewer if memory is short",
     )
-    time_limit: Seconds = Field(
-        default=60.0,
-        description="Time limit of a solve [s], a number above 0, after which the best certified answer so far is "
-        "returned.",
+    time_limit: float = _positive(
+        60.0, "Time limit of a solve [s], after which the best certified answer so far is returned"
     )
-    wait_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
-        default=2.0,
-        description="Time that a request waits for a solve before the response refers to the job [s]; from 0 to 60.",
+    wait_seconds: float = _real(
+        2.0, "Time that a request waits for a solve before the response refers to the job [s]", 0, 60
     )
 
-    max_solver_memory: Annotated[int, Field(ge=MIN_MEMORY, le=2**20)] | None = Field(
-        default=None,
-        description=f"Maximum memory of one solver process [MiB]; a whole number from {MIN_MEMORY} to 1048576; unless "
-        "set, an equal share of the container's memory (or the machine's), at most 2048.",
+    max_solver_memory: int | None = _whole(
+        None,
+        "Maximum memory of one solver process [MiB]",
+        MIN_MEMORY,
+        2**20,
+        unset="an equal share of the container's memory (or the machine's), at most 2048",
     )
     prestart: bool = Field(
         default=False,
         description="Whether solver processes start with the server, rather than on first use; 'true' or 'false'.",
     )
-    lease_seconds: Annotated[float, Field(ge=1, le=3600)] = Field(
-        default=10.0,
-        description="Lease of a running job, after which another server takes over from one that was killed [s]; "
-        "from 1 "
-        "to 3600.",
+    lease_seconds: float = _real(
+        10.0, "Lease of a running job, after which another server takes over from one that was killed [s]", 1, 3600
     )
 
     # ------------------------------------------------------------------------------------------- limits
 
-    max_voters: Count = Field(
-        default=101,
-        description="Maximum voters of a request [voters], and ten times as many for an account, a comparison, a "
-        "plan or a table of classes; a whole number, at least 1.",
+    max_voters: int = _whole(
+        101,
+        "Maximum voters of a request [voters], and ten times as many for an account, a comparison, a plan or a table "
+        "of classes",
     )
-    max_work_seconds: Seconds = Field(
-        default=3600.0,
-        description="Maximum estimated time of one request [s], a number above 0; its job is stopped after twice that.",
+    max_work_seconds: float = _positive(
+        3600.0, "Maximum estimated time of one request [s], whose job is stopped after twice that"
     )
-    short_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
-        default=1.0,
-        description="Estimated time up to which work counts as short: it has its own processes, and longer work "
-        "becomes a job [s]; from 0 (everything but error curves is a job) to 60.",
+    short_seconds: float = _real(
+        1.0,
+        "Estimated time up to which work counts as short: it has its own processes, and longer work becomes a job [s] "
+        "(at 0, everything but error curves)",
+        0,
+        60,
     )
-    max_batch: Count = Field(
-        default=1000, description="Maximum problems in one batch [problems]; a whole number, at least 1."
+    max_batch: int = _whole(1000, "Maximum problems in one batch [problems]")
+    max_queued_jobs: int = _whole(1000, "Maximum jobs waiting in the queue [jobs]")
+    max_running_jobs_per_client: int | None = _whole(
+        None, "Maximum concurrent jobs of one client, on all servers of the store", unset="no limit"
     )
-    max_queued_jobs: Count = Field(
-        default=1000, description="Maximum jobs waiting in the queue [jobs]; a whole number, at least 1."
+    max_compute: int = _whole(
+        64, "Maximum curves, certificates and accounts running or queued in each worker, half of them for one client"
     )
-    max_running_jobs_per_client: Count | None = Field(
-        default=None,
-        description="Maximum concurrent jobs of one client, on all servers of the store; a whole number, at "
-        "least 1; unless set, no limit.",
+    max_body_bytes: int = _whole(2**20, "Maximum request body [bytes]", 1024, 2**30)
+    max_head_bytes: int = _whole(2**17, "Maximum request line and headers together [bytes]", 1024, 2**20)
+    max_received_bytes: int = _whole(
+        2**26,
+        "Memory of each worker for requests until they are answered, at least one whole request [bytes]",
+        2**16,
+        2**40,
     )
-    max_compute: Count = Field(
-        default=64,
-        description="Maximum curves, certificates and accounts running or queued in each worker, half of them for "
-        "one client; a whole number, at least 1.",
+    max_unread_bytes: int = _whole(
+        2**26, "Memory of each worker for answers that clients have not read [bytes]", 2**16, 2**40
     )
-    max_body_bytes: Annotated[int, Field(ge=1024, le=2**30)] = Field(
-        default=2**20, description="Maximum request body [bytes]; a whole number from 1024 to 1073741824."
+    head_seconds: float = _positive(10.0, "Time for a client to send request line and headers [s]")
+    body_seconds: float = _positive(30.0, "Time for a client to send a body, or to read more of an answer [s]")
+    idle_seconds: int = _whole(30, "Time for which an idle connection stays open [s]", 1, 3600)
+    max_connections: int = _whole(2000, "Maximum open connections of each worker")
+    max_connections_per_address: int | None = _whole(
+        None,
+        "Maximum open connections of one address (IPv6: its /64) to each worker, trusted proxies exempt",
+        unset="half of all",
     )
-    max_head_bytes: Annotated[int, Field(ge=1024, le=2**20)] = Field(
-        default=2**17,
-        description="Maximum request line and headers together [bytes]; a whole number from 1024 to 1048576.",
+    max_concurrent_requests: int = _whole(1000, "Maximum concurrent requests of each worker")
+    max_streams: int | None = _whole(
+        None,
+        "Maximum concurrent event streams of each worker, half of them for one client",
+        unset="a quarter of its connections",
     )
-    max_received_bytes: Annotated[int, Field(ge=2**16, le=2**40)] = Field(
-        default=2**26,
-        description="Memory of each worker for requests until they are answered, at least one whole request [bytes]; "
-        "a whole number from 65536 to 1099511627776.",
+    rate: float | None = _real(
+        None,
+        "Sustained request rate of one key, or of one address without a key [1/s], 0 for no limit",
+        0,
+        1_000_000,
+        unset="100, and no limit for programs on this machine that send no key",
     )
-    max_unread_bytes: Annotated[int, Field(ge=2**16, le=2**40)] = Field(
-        default=2**26,
-        description="Memory of each worker for answers that clients have not read [bytes]; a "
-        "whole number from 65536 to 1099511627776.",
+    burst: int = _whole(200, "Requests in a burst before the rate applies")
+    job_rate: float | None = _real(
+        None,
+        "Sustained rate of new problems of one key, or of one address without a key [1/s], 0 for no limit",
+        0,
+        1_000_000,
+        unset="1, and no limit for programs on this machine that send no key",
     )
-    head_seconds: Seconds = Field(
-        default=10.0, description="Time for a client to send request line and headers [s]; above 0."
-    )
-    body_seconds: Seconds = Field(
-        default=30.0, description="Time for a client to send a body, or to read more of an answer [s]; above 0."
-    )
-    idle_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
-        default=30, description="Time for which an idle connection stays open [s]; a whole number from 1 to 3600."
-    )
-    max_connections: Count = Field(
-        default=2000, description="Maximum open connections of each worker; a whole number, at least 1."
-    )
-    max_connections_per_address: Count | None = Field(
-        default=None,
-        description="Maximum open connections of one address (IPv6: its /64) to each worker, trusted proxies exempt; "
-        "a whole number, at least 1; unless set, half of all.",
-    )
-    max_concurrent_requests: Count = Field(
-        default=1000, description="Maximum concurrent requests of each worker; a whole number, at least 1."
-    )
-    max_streams: Count | None = Field(
-        default=None,
-        description="Maximum concurrent event streams of each worker, half of them for one client; a whole "
-        "number, at least 1; unless set, a quarter of its connections.",
-    )
-    rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
-        default=None,
-        description="Sustained request rate of one key, or of one address without a key [1/s]; from 0 (no limit) to "
-        "1000000; unless set, 100, and no limit for programs on this machine that send no key.",
-    )
-    burst: Count = Field(
-        default=200, description="Requests in a burst before the rate applies; a whole number, at least 1."
-    )
-    job_rate: Annotated[float, Field(ge=0, le=1e6)] | None = Field(
-        default=None,
-        description="Sustained rate of new problems of one key, or of one address without a key [1/s]; from 0 (no "
-        "limit) to 1000000; unless set, 1, and no limit for programs on this machine that send no key.",
-    )
-    job_burst: Count = Field(
-        default=500,
-        description="New problems in a burst before the rate applies; a whole number, at least 1.",
-    )
+    job_burst: int = _whole(500, "New problems in a burst before the rate applies")
 
     # ------------------------------------------------------------------------------------------- access
 
@@ -252,26 +252,17 @@ class Settings(BaseSettings):
         description="Private networks that may receive webhooks, separated by commas, such as 10.0.0.0/8; plain http "
         "is accepted within a loopback network; unless set, public addresses only, over https.",
     )
-    webhook_seconds: Annotated[float, Field(gt=0, le=60)] = Field(
-        default=10.0, description="Time for one delivery of a webhook [s]; above 0, at most 60."
-    )
+    webhook_seconds: float = _positive(10.0, "Time for one delivery of a webhook [s]", 60)
 
     # ---------------------------------------------------------------------------------------- operating
 
-    workers: Annotated[int, Field(ge=1, le=64)] = Field(
-        default=1, description="Worker processes; a whole number from 1 to 64."
-    )
+    workers: int = _whole(1, "Worker processes", high=64)
     run_folder: Path | None = Field(
         default=None,
         description="Folder that running workers share (rate limits, metrics); unless set, a temporary one.",
     )
-    stop_seconds: Annotated[int, Field(ge=1, le=3600)] = Field(
-        default=10,
-        description="Time for open requests to finish when the service stops [s]; a whole number from 1 to 3600.",
-    )
-    ready_seconds: Annotated[float, Field(ge=0, le=3600)] = Field(
-        default=5.0, description="Time for which /readyz reuses its last result [s]; from 0 to 3600."
-    )
+    stop_seconds: int = _whole(10, "Time for open requests to finish when the service stops [s]", 1, 3600)
+    ready_seconds: float = _real(5.0, "Time for which /readyz reuses its last result [s]", 0, 3600)
     metrics: Literal["key", "admin", "open", "off"] = Field(
         default="key",
         description="Access to /metrics: 'key' (any key, like everything else), 'admin' (keys of that role), 'open' "

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NoReturn
-from urllib.parse import quote, urlencode
 
 from darrm_client.errors import RETRIED, ClientError, Deadline, DeadlineExceeded, ServiceUnreachable, error_of
-from darrm_client.jobs import FINAL_STATES, parse_job, wait_for_job
+from darrm_client.jobs import FINAL_STATES, job_path, parse_job, wait_for_job
 from darrm_opt._version import __version__
 from darrm_opt.errors import DarrmError, VerificationFailed
 from darrm_opt.optional_packages import needed_by
@@ -70,29 +69,16 @@ class HttpBackend:
                     raise
                 return reply.content["nearest"]
 
-    def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
-        return self._transport.call("POST", "/v1/jobs", body, deadline).content
-
-    def job(self, id: str, deadline: Deadline) -> Any:
-        return self._transport.call("GET", _job_path(id), None, deadline).content
-
-    def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
-        query = {name: value for name, value in (("state", state), ("after", after)) if value is not None}
-        return self._transport.call("GET", f"/v1/jobs?{urlencode(query)}", None, deadline).content
+    def call(self, method: str, path: str, body: Any, deadline: Deadline) -> Any:
+        return self._transport.call(method, path, body, deadline).content
 
     def result(self, id: str, deadline: Deadline) -> Any:
         """Return the answer of a finished job; if it is gone, wait until it is computed again."""
         while True:
-            reply = self._transport.call("GET", f"{_job_path(id)}/result", None, deadline)
+            reply = self._transport.call("GET", f"{job_path(id)}/result", None, deadline)
             if reply.status != ACCEPTED:
                 return reply.content
             wait_for_job(self, parse_job(reply.content), deadline, reply.retry_after)
-
-    def cancel(self, id: str, deadline: Deadline) -> Any:
-        return self._transport.call("DELETE", _job_path(id), None, deadline).content
-
-    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:
-        return self._transport.call("POST", f"{_job_path(id)}/webhooks", {"url": url}, deadline).content
 
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:
         """Yield a job's events; reopen a broken stream after its last event."""
@@ -101,7 +87,7 @@ class HttpBackend:
             try:
                 # Every event has the whole state, so reopening a stream loses nothing.
                 headers = {"Last-Event-ID": last_id} if last_id else {}
-                with self._transport.lines(f"{_job_path(id)}/events", deadline, headers) as lines:
+                with self._transport.lines(f"{job_path(id)}/events", deadline, headers) as lines:
                     for event in _events(lines):
                         # Progress resets the attempts: a long job outlasts the timeouts of proxies.
                         last_id, attempt = event.get("id", last_id), 0
@@ -117,15 +103,8 @@ class HttpBackend:
             self._transport.pause(attempt, failure, deadline)
             attempt += 1
 
-    def designs(self, method: str, path: str, deadline: Deadline) -> Any:
-        return self._transport.call(method, f"/v1/designs{path}", None, deadline).content
-
     def close(self) -> None:
         self._transport.close()
-
-
-def _job_path(id: str) -> str:
-    return f"/v1/jobs/{quote(id, safe='')}"
 
 
 def _events(lines: Iterator[str]) -> Iterator[dict[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
@@ -30,29 +30,14 @@ class ClientBackend(Protocol):
     def ask(self, verb: str, body: dict[str, Any], deadline: Deadline) -> Any:
         """Return the answer to ``POST /v1/<verb>``, waiting for it if necessary."""
 
-    def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
-        """Queue a design as a job, unless it exists; return the job."""
-
-    def job(self, id: str, deadline: Deadline) -> Any:
-        """Return a job."""
-
-    def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
-        """Return a page of jobs, newest first, and the start of the next page."""
+    def call(self, method: str, path: str, body: Any, deadline: Deadline) -> Any:
+        """Return the answer to a request about jobs or stored designs, such as ``GET /v1/jobs/<id>``."""
 
     def result(self, id: str, deadline: Deadline) -> Any:
         """Return the answer of a finished job."""
 
-    def cancel(self, id: str, deadline: Deadline) -> Any:
-        """Cancel a job; return its current state."""
-
-    def add_webhook(self, id: str, url: str, deadline: Deadline) -> Any:
-        """Add a webhook for the end of a job; return the webhook."""
-
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:
         """Yield the events of a job as (name, content) until it is over."""
-
-    def designs(self, method: str, path: str, deadline: Deadline) -> Any:
-        """Return the answer to a request to ``/v1/designs`` + ``path``."""
 
     def close(self) -> None:
         """Close connections and files."""
@@ -109,15 +94,15 @@ class JobsClient:
         self, problem: Problem, objective: AnyObjective | str = "rectangular", shape: Shape = "free"
     ) -> JobStatus:
         """Queue a design, unless it exists; return its job at once."""
-        return parse_job(self._backend.submit(design(DesignSpec(problem, objective, shape)), self._deadline()))
+        return self._submit(DesignSpec(problem, objective, shape), self._deadline())
 
     def get(self, id: str) -> JobStatus:
         """Return a job."""
-        return parse_job(self._backend.job(id, self._deadline()))
+        return parse_job(self._backend.call("GET", job_path(id), None, self._deadline()))
 
     def list(self, state: str | None = None) -> Iterator[JobStatus]:
         """Yield the jobs, newest first, optionally only those in one state."""
-        return map(parse_job, _pages(lambda after: self._backend.jobs(state, after, self._deadline()), "jobs"))
+        return map(parse_job, _pages(self._backend, "jobs", {"state": state}, self._timeout))
 
     def wait(
         self,
@@ -134,20 +119,20 @@ class JobsClient:
         """
         deadline = self._deadline(timeout)
         request = DesignSpec(problem, objective, shape)
-        job = parse_job(self._backend.submit(design(request), deadline))
+        job = self._submit(request, deadline)
         wait_for_job(self._backend, job, deadline)
         return verify_answer(self._backend.result(job.id, deadline), request)
 
     def cancel(self, id: str) -> JobStatus:
         """Cancel a job that is not over; return its current state."""
-        return parse_job(self._backend.cancel(id, self._deadline()))
+        return parse_job(self._backend.call("DELETE", job_path(id), None, self._deadline()))
 
     def add_webhook(self, id: str, url: str) -> JobWebhook:
         """Have the service send a signed POST to ``url`` when a job ends, or at once if it has ended.
 
         The receiver verifies it with `darrm_client.verify_webhook`. ``https://…`` must be reachable for the service.
         """
-        answer = self._backend.add_webhook(id, url, self._deadline())
+        answer = self._backend.call("POST", f"{job_path(id)}/webhooks", {"url": url}, self._deadline())
         values = [member(answer, name) for name in ("id", "job", "url", "state", "secret")]
         if not all(isinstance(value, str) for value in values):
             raise VerificationFailed("The answer is not a webhook.")
@@ -157,15 +142,26 @@ class JobsClient:
         """Yield the events of a job as (name, content) until it is over, reconnecting if necessary."""
         return self._backend.events(id, self._deadline(timeout))
 
+    def _submit(self, request: DesignSpec, deadline: Deadline) -> JobStatus:
+        return parse_job(self._backend.call("POST", "/v1/jobs", design(request), deadline))
+
     def _deadline(self, timeout: float | None = None) -> Deadline:
         return Deadline.after(self._timeout if timeout is None else timeout)
 
 
-def _pages(page: Callable[[str | None], Any], name: str) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a list, page by page, each of which names the start of the next."""
+def job_path(id: str) -> str:
+    """Return the path of a job."""
+    return f"/v1/jobs/{quote(id, safe='')}"
+
+
+def _pages(
+    backend: ClientBackend, name: str, filters: dict[str, Any], timeout: float | None
+) -> Iterator[dict[str, Any]]:
+    """Yield the entries of ``/v1/<name>``, page by page, each of which names the start of the next."""
     after: Any = None
     while True:
-        found = page(after)
+        query = urlencode({key: value for key, value in {**filters, "after": after}.items() if value is not None})
+        found = backend.call("GET", f"/v1/{name}?{query}", None, Deadline.after(timeout))
         entries = members(member(found, name), list)
         yield from entries
         after = found.get("next")
@@ -192,7 +188,7 @@ def wait_for_job(backend: ClientBackend, job: JobStatus, deadline: Deadline, ret
         time.sleep(delay)
         interval, retry_after = min(1.5 * interval, MAX_POLL_INTERVAL), None
         try:
-            job = parse_job(backend.job(job.id, deadline))
+            job = parse_job(backend.call("GET", job_path(job.id), None, deadline))
         except DeadlineExceeded as err:
             raise DeadlineExceeded(message) from err
     if job.state != "done":
@@ -216,29 +212,25 @@ class DesignsClient:
 
         Each argument is a filter. A table file has no tags: raises `AnswerNotFound`.
         """
-        parameters = {"K": K, "epsilon": "inf" if epsilon == math.inf else epsilon, "m": m, "tag": tag}
-
-        def page(after: str | None) -> Any:
-            given = {name: value for name, value in (parameters | {"after": after}).items() if value is not None}
-            return self._call("GET", f"?{urlencode(given)}" if given else "")
-
-        return _pages(page, "designs")
+        filters = {"K": K, "epsilon": "inf" if epsilon == math.inf else epsilon, "m": m, "tag": tag}
+        return _pages(self._backend, "designs", filters, self._timeout)
 
     def tag(self, id: str, tag: str) -> dict[str, Any]:
         """Add a tag to a stored design; return its numbers and tags; raises as `list`."""
-        return dict(self._call("PUT", f"/{quote(id, safe='')}/tags/{quote(tag, safe='')}"))
+        return dict(self._call("PUT", id, "tags", tag))
 
     def untag(self, id: str, tag: str) -> dict[str, Any]:
         """Remove a tag from a stored design; return its numbers and tags; raises as `list`."""
-        return dict(self._call("DELETE", f"/{quote(id, safe='')}/tags/{quote(tag, safe='')}"))
+        return dict(self._call("DELETE", id, "tags", tag))
 
     def compare(self, id: str, other: str) -> dict[str, Any]:
         """Return two stored designs side by side, each γ proved by this process for its stated problem."""
-        answer = self._call("GET", f"/{quote(id, safe='')}/compare/{quote(other, safe='')}")
+        answer = self._call("GET", id, "compare", other)
         for name in ("first", "second"):
             design = member(member(answer, name), "design")
             verify_gamma(member(design, "gamma"), parse_problem(member(design, "problem")))
         return dict(answer)
 
-    def _call(self, method: str, path: str) -> Any:
-        return self._backend.designs(method, path, Deadline.after(self._timeout))
+    def _call(self, method: str, *words: str) -> Any:
+        path = "/".join(quote(word, safe="") for word in words)
+        return self._backend.call(method, f"/v1/designs/{path}", None, Deadline.after(self._timeout))

@@ -14,7 +14,8 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote
 
 from darrm_client.errors import (
     AnswerNotFound,
@@ -26,6 +27,7 @@ from darrm_client.errors import (
     ServiceUnreachable,
 )
 from darrm_client.http_backend import HttpBackend, Transport
+from darrm_client.jobs import job_path
 from darrm_opt.answers.tables import stored_table
 from darrm_opt.errors import DarrmError, InvalidInput
 from darrm_opt.record import (
@@ -149,19 +151,20 @@ class TableBackend:
             part |= {"id": spec.key, "cached": True}
         return record
 
-    def designs(self, *_: Any, **__: Any) -> NoReturn:
-        raise AnswerNotFound("A table has neither tags nor a list of designs: use a service.")
-
-    def submit(self, body: dict[str, Any], deadline: Deadline) -> Any:
-        return self._job_record(self.ask("gamma", body, deadline)["id"])
-
-    def job(self, id: str, deadline: Deadline) -> Any:
-        return self._job_record(self.result(id, deadline)["id"])
-
-    def jobs(self, state: str | None, after: str | None, deadline: Deadline) -> Any:
-        """Return the stored answers as finished jobs, on one page."""
+    def call(self, method: str, path: str, body: Any, deadline: Deadline) -> Any:
         deadline.check()
-        listed = state in {None, "done"} and after is None
+        path, _, query = path.partition("?")
+        match [method, *map(unquote, path.split("/")[2:])]:
+            case [_, "designs", *_]:
+                raise AnswerNotFound("A table has neither tags nor a list of designs: use a service.")
+            case [_, "jobs", _, "webhooks"]:
+                raise ClientError("A table has no webhooks: every job in it is done.")
+            case [_, "jobs", id]:
+                return self._job_record(self.result(id, deadline)["id"])
+            case ["POST", "jobs"]:
+                return self._job_record(self._gamma(body)["id"])
+        # the stored answers as finished jobs, on one page
+        listed = dict(parse_qsl(query)) in ({}, {"state": "done"})
         return {"jobs": [self._job_record(row.key) for row in self._store.rows()] if listed else [], "next": None}
 
     def result(self, id: str, deadline: Deadline) -> Any:
@@ -174,14 +177,8 @@ class TableBackend:
             return stored_table(id, table_solution_record(solution))
         return {"id": id, "cached": True, "nearest": None, **solution_record(solution)}
 
-    def cancel(self, id: str, deadline: Deadline) -> Any:
-        return self.job(id, deadline)
-
-    def add_webhook(self, *_: Any, **__: Any) -> NoReturn:
-        raise ClientError("A table has no webhooks: every job in it is done.")
-
     def events(self, id: str, deadline: Deadline) -> Iterator[tuple[str, Any]]:
-        yield "done", self.job(id, deadline)
+        yield "done", self.call("GET", job_path(id), None, deadline)
 
     def close(self) -> None:
         self._store.close()

@@ -21,12 +21,14 @@ from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from pydantic import Field, FiniteFloat
 from starlette.types import Scope
 
 from api.access.clients import OPEN_FOLDERS, OPEN_PATHS, Client
 from api.observability import logs, metrics
+from api.schemas.fields import AnswerModel
 
 _LOG = logging.getLogger("api.access_log")
 
@@ -40,25 +42,26 @@ BLOCK_BYTES = 2**16
 MAX_READ_BYTES = 2**24  # bytes at the end of the file that `AccessLogFile.last` reads
 
 
-class AccessLogEntry(NamedTuple):
-    """One line."""
+class AccessLogEntry(AnswerModel):
+    """One request, as the access log has it."""
 
-    time: str  # end of the response (UTC, ISO 8601)
-    request_id: str  # as in the log and in X-Request-ID
-    client: str  # "client NAME" or "address A.B.C.D"
-    key: str  # id of the key; empty without one
-    role: str  # of the key
-    address: str  # of the client, as trusted proxies report it
-    method: str  # of HTTP
-    path: str  # without the query
-    questions: list[str]  # content keys of the questions
-    jobs: list[str]  # ids of jobs queued, read or changed
-    status: int  # 499: the client disconnected
-    seconds: float  # duration [s]
+    time: str = Field(description="End of the response (UTC, ISO 8601).")
+    request_id: str = Field(description="Id of the request, as in X-Request-ID and in the log.")
+    client: str = Field(description="'client NAME' or 'address A.B.C.D'.")
+    key: str = Field(description="Id of the key; empty without one.")
+    role: str = Field(description="Role of the key; empty if no client was identified.")
+    address: str = Field(description="Address of the client, as trusted proxies report it.")
+    method: str = Field(description="HTTP method.")
+    path: str = Field(description="Path, without the query.")
+    questions: list[str] = Field(description="Content keys of the questions.")
+    jobs: list[str] = Field(description="Ids of the jobs that were queued, read or changed.")
+    status: int = Field(description="Status of the response; 499 if the client disconnected before.")
+    seconds: FiniteFloat = Field(description="Time to answer [s].", ge=0)
 
-    def line(self) -> str:
-        """Return the line of JSON."""
-        return json.dumps({"event": "access", **self._asdict()}, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+def line_of(entry: dict[str, Any]) -> str:
+    """Return the line of an entry, which is plain data: one is written for every request."""
+    return json.dumps({"event": "access", **entry}, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 
 class Mentions:
@@ -203,21 +206,21 @@ def record(mentions: Mentions | None, scope: Scope, status: int, seconds: float)
         return
     client: Client | None = scope.get("darrm.client")
     origin, path = scope.get("client"), scope["path"]
-    entry = AccessLogEntry(
-        time=_now(),
-        request_id=scope["darrm.request_id"],
-        client="unknown" if client is None else client.name,
-        key="" if client is None else client.key_id,
-        role="" if client is None else client.role,
-        address=str(origin[0]) if origin else "",
-        method=scope["method"],
-        path=path if len(path) <= MAX_PATH_LENGTH else f"{path[:MAX_PATH_LENGTH]}…",
-        questions=list(mentions.questions),
-        jobs=list(mentions.jobs),
-        status=status,
-        seconds=round(seconds, 6),
-    )
-    mentions.log.write(entry.line())
+    entry = {
+        "time": _now(),
+        "request_id": scope["darrm.request_id"],
+        "client": "unknown" if client is None else client.name,
+        "key": "" if client is None else client.key_id,
+        "role": "" if client is None else client.role,
+        "address": str(origin[0]) if origin else "",
+        "method": scope["method"],
+        "path": path if len(path) <= MAX_PATH_LENGTH else f"{path[:MAX_PATH_LENGTH]}…",
+        "questions": list(mentions.questions),
+        "jobs": list(mentions.jobs),
+        "status": status,
+        "seconds": round(seconds, 6),
+    }
+    mentions.log.write(line_of(entry))
 
 
 def _open(path: Path) -> int:
@@ -236,6 +239,6 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     """Return an entry; None for an incomplete line, or one that counts lost lines."""
     try:
         record = json.loads(line)
-        return {name: record[name] for name in AccessLogEntry._fields}
+        return {name: record[name] for name in AccessLogEntry.model_fields}
     except (ValueError, TypeError, LookupError):
         return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import Depends, HTTPException, Request
 from fastapi.responses import PlainTextResponse, Response
-from pydantic import Field, FiniteFloat
+from pydantic import Field
 
 from api.errors.problem_details import CONTENT, MEDIA_TYPE, PROBLEM_TYPES, Rejection
 from api.observability import access_log, metrics
@@ -191,27 +191,10 @@ class AccessLogRequest(RequestModel):
     limit: Annotated[int, about("limit")] = 100
 
 
-class AccessLogEntryAnswer(AnswerModel):
-    """One request, as the access log has it."""
-
-    time: str = Field(description="End of the response (UTC, ISO 8601).")
-    request_id: str = Field(description="Id of the request, as in X-Request-ID and in the log.")
-    client: str = Field(description="'client NAME' or 'address A.B.C.D'.")
-    key: str = Field(description="Id of the key; empty without one.")
-    role: str = Field(description="Role of the key; empty if no client was identified.")
-    address: str = Field(description="Address of the client.")
-    method: str = Field(description="HTTP method.")
-    path: str = Field(description="Path, without the query.")
-    questions: list[str] = Field(description="Content keys of the questions.")
-    jobs: list[str] = Field(description="Ids of the jobs that were queued, read or changed.")
-    status: int = Field(description="Status of the response; 499 if the client disconnected before.")
-    seconds: FiniteFloat = Field(description="Time to answer [s].", ge=0)
-
-
 class AccessLogAnswer(AnswerModel):
     """The last entries of the access log."""
 
-    entries: list[AccessLogEntryAnswer] = Field(description="The newest first.")
+    entries: list[access_log.AccessLogEntry] = Field(description="The newest first.")
 
 
 Params = Annotated[AccessLogRequest, Depends(from_query(AccessLogRequest))]
@@ -233,4 +216,4 @@ async def get_access_log(params: Params, request: Request, service: Service) -> 
         entries = await service.run_in_reader(log.last, params.limit)
     except OSError as err:
         raise HTTPException(503, "The access log cannot be read; the server's log says why.") from err
-    return AccessLogAnswer(entries=[AccessLogEntryAnswer.model_validate(entry) for entry in entries])
+    return AccessLogAnswer.model_validate({"entries": entries})

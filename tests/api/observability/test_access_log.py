@@ -17,10 +17,10 @@ from support.waiting import until
 
 from api.access.keys import create_key
 from api.observability import access_log, metrics
-from api.observability.access_log import AccessLogEntry, AccessLogFile
+from api.observability.access_log import AccessLogEntry, AccessLogFile, line_of
 
 GAMMA = "/v1/gamma?K=5&m=2&epsilon=0.5"
-ENTRY = AccessLogEntry("t", "r", "client alice", "1", "user", "10.0.0.1", "GET", "/v1/gamma", ["q"], [], 200, 0.1)
+ENTRY: dict[str, Any] = dict.fromkeys(AccessLogEntry.model_fields, "text") | {"status": 200, "seconds": 0.1}
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -77,15 +77,15 @@ def test_a_line_records_the_request_without_secrets(tmp_path: Path) -> None:
 
 
 def test_a_rotated_file_is_created_again(log: AccessLogFile) -> None:
-    log.write(ENTRY.line())
+    log.write(line_of(ENTRY))
     assert log.drain()
     moved = log.path.rename(log.path.with_suffix(".1"))
-    log.write(ENTRY._replace(status=404).line())
+    log.write(line_of(ENTRY | {"status": 404}))
     assert log.drain()
     assert [entry["status"] for entry in lines(moved)] == [200]
     assert [entry["status"] for entry in lines(log.path)] == [404]
     log.path.unlink()
-    log.write(ENTRY._replace(status=500).line())
+    log.write(line_of(ENTRY | {"status": 500}))
     assert log.drain()
     assert [entry["status"] for entry in lines(log.path)] == [500]
 
@@ -108,10 +108,10 @@ def test_lines_wait_for_a_full_disk_up_to_a_limit(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(os, "write", limited)
     lost = metrics.ACCESS_LOG_LOST._value.get()
     for status in range(200, 203):
-        log.write(ENTRY._replace(status=status).line())
+        log.write(line_of(ENTRY | {"status": status}))
     until(lambda: log.trouble == os.strerror(errno.ENOSPC))
     for status in range(203, 211):
-        log.write(ENTRY._replace(status=status).line())
+        log.write(line_of(ENTRY | {"status": status}))
     assert metrics.ACCESS_LOG_LOST._value.get() - lost == 3
     room[0] = 10**9
     assert until(log.drain)
@@ -164,7 +164,7 @@ def test_the_last_lines_of_a_long_file(log: AccessLogFile, monkeypatch: pytest.M
     monkeypatch.setattr(access_log, "BLOCK_BYTES", 100)
     assert log.last(5) == []
     for status in range(200, 260):
-        log.write(ENTRY._replace(status=status).line())
+        log.write(line_of(ENTRY | {"status": status}))
     assert log.drain()
     assert [entry["status"] for entry in log.last(3)] == [259, 258, 257]
     assert len(log.last(1000)) == 60
@@ -175,5 +175,5 @@ def test_the_last_lines_of_a_long_file(log: AccessLogFile, monkeypatch: pytest.M
 def test_the_documentation_has_every_field() -> None:
     page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
     told = page.partition("\n## Access log\n")[2].partition("\n## ")[0]
-    for name in AccessLogEntry._fields:
+    for name in AccessLogEntry.model_fields:
         assert f"`{name}`" in told, name

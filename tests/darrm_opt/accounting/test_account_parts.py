@@ -14,14 +14,12 @@ from support.refusals import refused
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import accounts, mixture, pld, total
 from darrm_opt.accounting.bits import recursion
-from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
 from darrm_opt.accounting.bits.recursion import BitTotal, compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import outer_region, privacy_region
 from darrm_opt.accounting.composition import NotApplicable
 from darrm_opt.accounting.mixture import AffectedDistribution, CountGroup, MixtureTotal, count_groups, mixture_total
 from darrm_opt.accounting.pld import common_discretisation, pld_from_profile, pld_of, symmetric_profile
 from darrm_opt.accounting.release_profile import Release, ReleaseProfile
-from darrm_opt.baselines import subsampling
 from darrm_opt.errors import DeltaTooSmall, TooMuchWork
 from darrm_opt.noise import Array
 from darrm_opt.rounding import ULP
@@ -364,16 +362,6 @@ def test_few_counts_where_each_is_dear() -> None:
         mixture_total(np.zeros(61), voters, 0, law)
 
 
-@pytest.mark.parametrize("K", [40, 41])  # up to 40 the region is exact, beyond it has lines
-def test_many_voters_of_whom_one_is_affected(K: int) -> None:
-    voters = Problem(K, Privacy(math.inf), Privacy(1.0), 1)
-    noise = subsampling(K, 1)
-    law = AffectedDistribution.exactly(1, K)
-    found = mixture.DrawnMajority(noise, voters, law).epsilon(3, 0.1)
-    exact = total.exact_epsilon(noise, voters, 3, 0.1)
-    assert exact * (1 - 1e-3) <= found <= exact * 1.02
-
-
 # ------------------------------------------------------------------------------------------------------------- totals
 
 
@@ -404,25 +392,6 @@ def test_the_recursion_of_a_total_takes_the_points_that_it_can_afford(monkeypatc
     short = accounts.STATED._replace(updates=vertices * 6 * 1001 - 1)
     refusal = total.total_of([(release.guarantee, 6)], 1e-6, effort=short, skip=bits).refused["bits"]
     assert "each on at least 1001 points, take too long" in str(refusal)
-
-
-def test_the_least_account_where_the_recursion_is_too_long() -> None:
-    release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
-    parts = [(release.guarantee, 40)]
-    by_bits = total.total_of(parts, 1e-6, effort=accounts.STATED)
-    without = total.total_of(parts, 1e-6, skip=("bits",)).epsilons
-    assert by_bits.epsilon <= without["points"] <= without["optimal"] <= without["profile"] < without["simple"]
-
-
-def test_the_work_of_the_lower_end_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    release = Release(NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(0.3), Privacy(0.3)))
-    work = release.profile.inner.moves.shape[0] * 3 * ADVERSARY_POINTS
-    monkeypatch.setattr(total, "MAX_ADVERSARY_WORK", work)
-    found = total.total_privacy(release, 3, 1e-6, fresh=True)
-    assert found.epsilon_at_least is not None
-    assert 0 < found.epsilon_at_least <= found.totals["bits"].epsilon
-    monkeypatch.setattr(total, "MAX_ADVERSARY_WORK", work - 1)
-    assert total.total_privacy(release, 3, 1e-6, fresh=True).epsilon_at_least is None
 
 
 def test_the_least_total_within_delta_counts_and_the_least_floor_is_told() -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
 from fractions import Fraction
-from itertools import pairwise, product
+from itertools import pairwise
 from random import Random
 from typing import Any
 
@@ -18,17 +17,13 @@ from support.refusals import refused, refuses
 from support.sampled_ensembles import random_vote, shown, worst_allocated_delta
 
 from darrm_opt import Privacy
-from darrm_opt.accounting import allocation
-from darrm_opt.accounting.allocation import ORDERS, added_moments, in_most, removed_moments
+from darrm_opt.accounting.allocation import ORDERS, in_most
 from darrm_opt.accounting.interop import as_pld, renyi_divergences
-from darrm_opt.accounting.law_pairs import LawPairs
-from darrm_opt.accounting.sampled import SLACK_SHARE
 from darrm_opt.accounting.sampling import ALLOCATION_FIELDS, FIELDS, Sampling
 from darrm_opt.accounting.total import cost
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum, NoisyMaximum
-from darrm_opt.noise import Array
 
 MECHANISMS = {
     **small_mechanisms(2, 2, 1.0, exponential=1.5, laplace=1.0, gnmax=1.2),
@@ -115,69 +110,6 @@ def test_rounds_are_composed_and_none_is_free() -> None:
     one, two, three = (cost(ONE, 10 * rounds, 1e-4, allocated(10)).epsilon for rounds in (1, 2, 3))
     assert one < two < three <= 3.001 * one
     assert cost(ONE, 21, 1e-4, allocated(10)).epsilon == three
-
-
-@pytest.mark.parametrize("among", [1, 2, 3])
-def test_moments_are_those_of_every_outcome_and_no_less(among: int) -> None:
-    rng = np.random.default_rng(among)
-    off, on = (rng.dirichlet(np.ones(3), 1) + 0.02 for _ in range(2))
-    off, on = off / off.sum(), on / on.sum()
-    removed, added = (
-        fn([LawPairs(*sides)], among, 0.0, ORDERS[:9])
-        for fn, sides in ((removed_moments, (on, off)), (added_moments, (off, on)))
-    )
-    for place, power, sign in [(p, ORDERS[p], 1) for p in (0, 1, 6)] + [(p, 1 - ORDERS[p], -1) for p in (0, 1, 6)]:
-        exact = sum(
-            math.prod(off[0, list(each)]) * (sum((on / off)[0, list(each)]) / among) ** power
-            for each in product(range(3), repeat=among)
-        )
-        found = (removed if sign > 0 else added)[place]
-        assert math.log(exact) <= found <= math.log(exact) + 0.01 * (ORDERS[place] - 1)
-    little = (off + on) / 2
-    for fn, sides, alone in ((removed_moments, (on, off), removed), (added_moments, (off, on), added)):
-        less = LawPairs(little, off) if fn is removed_moments else LawPairs(off, little)
-        for pairs in ([less, LawPairs(*sides)], [LawPairs(*sides), less]):  # the largest of all pairs counts
-            np.testing.assert_allclose(fn(pairs, among, 0.0, ORDERS[:9]), alone, rtol=1e-6)
-
-
-def test_answers_that_are_left_out_are_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the record in one release of a round, without it in all of them: their chance is within what δ leaves."""
-    asked: dict[str, Any] = {"deltas": []}
-
-    def recorded(name: str) -> Callable[[Sequence[LawPairs], int, float, Array], Array]:
-        def moments(_: Sequence[LawPairs], among: int, rare: float, orders: Array) -> Array:
-            asked[name] = (among, rare)
-            return np.ones(orders.size)
-
-        return moments
-
-    def epsilon_of(_: Array, delta: float, __: Array) -> tuple[float, float]:
-        asked["deltas"].append(delta)
-        return float(len(asked["deltas"])), 2.0  # larger for a record added: then more orders are asked
-
-    assert np.all(np.diff(allocation.ROUND_KNOTS) > 0)
-    for name in ("removed_moments", "added_moments"):
-        monkeypatch.setattr(allocation, name, recorded(name))
-    monkeypatch.setattr(allocation, "rdp_epsilon", epsilon_of)
-    two, four = (LawPairs(np.full((1, n), 1 / n), np.full((1, n), 1 / n)) for n in (2, 4))
-    for laws in ([two, four], [four, two]):
-        allocation._renyi(laws, laws, 6, 3, 0.0, 1e-5)
-    (among, rare), (of_all, less_rare) = asked["removed_moments"], asked["added_moments"]
-    assert (among, of_all, less_rare) == (6, 6, rare / 6)
-    left = 1e-5 * (1 - SLACK_SHARE)
-    assert 0.9 * SLACK_SHARE * left < 3 * 4 * rare <= SLACK_SHARE * left * (1 + 1e-12)
-    for delta in asked["deltas"]:
-        assert 0.99 * left < delta < left - 3 * 4 * rare * (1 - 1e-9)
-
-
-def test_a_round_is_charged_what_its_masses_and_its_laws_may_be_off_by() -> None:
-    """Where none of U is below y: δ = 1 − x of a record removed, and 0 of one added."""
-    round_profile = allocation.RoundProfile(0.5, np.zeros(9), np.zeros(9), error=0.01, atom_error=0.002)
-    for loss in (-1.0, -0.2, 0.0):
-        x = math.exp(loss)
-        removed, added = (float(side(np.array([loss]))[0]) for side in (round_profile.removed, round_profile.added))
-        assert removed == pytest.approx(1 - x + 0.01 * x + 0.002 * (1 + x), rel=1e-12)
-        assert added == pytest.approx(0.01 + 0.002 * (1 + x), rel=1e-12)
 
 
 def test_two_releases_of_a_round_have_an_account_of_their_own() -> None:

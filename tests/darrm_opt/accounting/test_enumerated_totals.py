@@ -7,7 +7,6 @@ from itertools import pairwise
 from random import Random
 from typing import Any
 
-import pytest
 from campaigns.enumerated import directions, examine, random_case
 from support.cases import for_each
 
@@ -15,7 +14,6 @@ from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import cost
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum, NoisyMaximum
-from darrm_opt.mechanisms.selection import ExponentialMechanism
 
 
 @for_each("number", range(8))
@@ -25,22 +23,6 @@ def test_random_totals_are_sound_and_tight(number: int) -> None:
     found, findings = examine(case, tight=True)
     assert found.epsilon < math.inf
     assert not findings, findings
-
-
-@for_each(
-    "mechanism",
-    [
-        LaplaceMaximum(10, 3, 4.0),
-        ExponentialMechanism(10, 3, 0.3),
-        NoisyMaximum(10, 3, 4.0),
-        NoisyMaximum(10, 3, 4.0, threshold=6.0, check_sigma=4.0),
-    ],
-)
-def test_samples_of_every_record_and_no_samples_cost_the_same(mechanism: VoteMechanism) -> None:
-    for queries, delta in ((1, 1e-5), (3, 0.0), (8, 1e-5)):
-        unsampled = cost(mechanism, queries, delta).epsilon
-        assert cost(mechanism, queries, delta, Sampling(1000, rate=1.0)).epsilon == pytest.approx(unsampled, rel=1e-6)
-        assert cost(mechanism, queries, delta, Sampling(1000, rate=0.5)).epsilon < unsampled < math.inf
 
 
 def test_a_cap_never_costs_more_than_none() -> None:

@@ -21,7 +21,7 @@ from support.enumeration import whole
 from support.exact import distribution
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve, verify
-from darrm_opt.accounting import FRESH, Release, compose_models, privacy_map, total_privacy, total_privacy_of_sequence
+from darrm_opt.accounting import Release, compose_models, privacy_map, total_privacy, total_privacy_of_sequence
 from darrm_opt.accounting.accounts import models_account
 from darrm_opt.accounting.composition.optimal import optimal_composition, optimal_composition_of_sequence, optimal_delta
 from darrm_opt.accounting.freshness import effective_voters
@@ -276,11 +276,6 @@ def test_a_release_is_proved_when_it_is_made() -> None:
     assert release == Release.of(solution)
     assert release.certificate == verify(problem, release.noise)
     assert release.privacy == problem.target
-
-
-def test_the_description_of_fresh_names_the_default() -> None:
-    assert FRESH.count(".") == 1
-    assert "otherwise they were trained once" in FRESH
 
 
 def test_models_together_cost_the_least_of_their_accounts() -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
-from itertools import combinations, pairwise, product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -85,43 +85,6 @@ def test_the_account_is_the_exact_average_over_all_draws(bags: Bags, queries: in
         assert found <= float(exact) + 2e-6
 
 
-def test_a_hidden_draw_leaks_less_than_the_account() -> None:
-    """Models that vote 1 exactly where they saw a record of content 1: the answers of both mixtures, enumerated."""
-    bags, queries = Bags(3, 2), 2
-    ones, together = answers(GAMMA), draws(bags, 3)
-
-    def law_of_answers(content: int) -> dict[tuple[int, ...], Fraction]:
-        law = dict.fromkeys(product((0, 1), repeat=queries), Fraction(0))
-        for draw in together:
-            v = sum(content for part in draw if 0 in part)
-            for bits in law:
-                chances = (ones[v] if bit else 1 - ones[v] for bit in bits)
-                law[bits] += math.prod(chances, start=Fraction(1)) / len(together)
-        return law
-
-    here, there = law_of_answers(1), law_of_answers(0)
-    total = mixture_total(GAMMA, OPEN, queries, bags.affected_distribution(3))
-    shown = 0.0
-    for epsilon in EPSILONS:
-        slope = Fraction(math.exp(epsilon))
-        for p, q in ((here, there), (there, here)):
-            exact = float(sum(max(p[bits] - slope * q[bits], Fraction(0)) for bits in p))
-            assert exact <= total.delta(epsilon)
-            shown = max(shown, exact)
-    assert shown > 0.05
-
-
-def test_composition_comes_before_averaging() -> None:
-    """The draw is shared by all queries: averaging one release first and composing that would promise too much."""
-    law, queries, epsilon = AffectedDistribution((0.5, 0.0, 0.0, 0.5)), 6, 0.5
-    total = mixture_total(GAMMA, OPEN, queries, law)
-    once = mixture_total(GAMMA, OPEN, 1, law)
-    slopes = np.exp(np.linspace(0, 3, 40))
-    averaged = outer_region(slopes, [once.delta(math.log(c)) for c in slopes])
-    assert compose_bits([(averaged, queries)], points=2001).epsilon(0.1) < total.epsilon(0.1)
-    assert total.delta(epsilon) >= float(worst_delta(3, 4, epsilon)) / 2
-
-
 @for_each(
     ("problem", "queries"),
     [
@@ -169,17 +132,6 @@ def test_the_estimate_of_extremes() -> None:
     assert DrawnMajority(certain, OPEN, AffectedDistribution.exactly(0, 3)).estimate(10, 0.0) == 0.0
     assert DrawnMajority(GAMMA, OPEN, AffectedDistribution.binomial(3, 0.1)).estimate(1, 0.99) == 0.0
     assert DrawnMajority(NoiseFunction(np.zeros(4)), OPEN, AffectedDistribution.exactly(3, 3)).estimate(10, 0.01) == 0.0
-
-
-def test_more_of_anything_costs_more() -> None:
-    gamma = noise_function(7, LaplaceNoise(6.0))
-    voters = Problem(7, Privacy(math.inf), Privacy(1.0))
-
-    def cost(queries: int, chance: float) -> float:
-        return DrawnMajority(gamma, voters, AffectedDistribution.binomial(7, chance)).epsilon(queries, 1e-3)
-
-    for less, more in pairwise([(1, 0.1), (4, 0.1), (16, 0.1), (16, 0.2), (16, 0.6), (16, 1.0)]):
-        assert cost(*less) < cost(*more)
 
 
 @given(st.integers(1, 60), st.fractions(0, 1, max_denominator=10**6), st.integers(1, 12), st.floats(0, 0.1))

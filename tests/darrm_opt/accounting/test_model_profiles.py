@@ -102,11 +102,6 @@ def test_each_point_alone_is_an_account() -> None:
     assert compose_models({PrivacyProfile(LEAKY): 1}, 0.00147645).epsilon <= 0.3
 
 
-def test_more_points_never_cost_more() -> None:
-    totals = [compose_models({PrivacyProfile(DP_SGD[::step]): 11}, 1.1e-3).epsilon for step in (8, 4, 2, 1)]
-    assert totals == sorted(totals, reverse=True)
-
-
 def test_of_voters_that_are_not_alike_the_least_private_ones_are_bounded() -> None:
     """Whichever of them a record reaches: profiles that cross have no least private one."""
     one, other = PrivacyProfile([(0.0, 0.4), (0.1, 1e-5)]), PrivacyProfile([(0.0, 0.01), (0.2, 1e-6)])

@@ -112,26 +112,6 @@ def as_float(value: Fraction) -> float:
     return value.numerator / value.denominator
 
 
-def test_order_does_not_matter_and_more_never_costs_less() -> None:
-    events = [Privacy(0.2, 1e-7), Privacy(0.5), Privacy(0.05, 1e-8)] * 2
-    one, other = (PrivacyBudget(Privacy(5.0, 1e-5), "simple") for _ in range(2))
-    spent = []
-    for event, reverse in zip(events, events[::-1], strict=True):
-        one.charge(event)
-        other.charge(reverse)
-        spent.append(one.spent.epsilon)
-    assert one.spent == other.spent
-    assert spent == sorted(spent)
-
-
-def test_spent_is_the_sum_or_the_budget_where_that_is_less() -> None:
-    accountant = PrivacyBudget(Privacy(20.0, 0.03))
-    accountant.charge(Privacy(0.2676, 3e-4), 50)
-    assert accountant.spent == Privacy(13.38, 0.03)
-    accountant.charge(Privacy(0.2676, 3e-4), 49)
-    assert accountant.spent == Privacy(20.0, 0.03)
-
-
 def randomised_responses(epsilon: float, count: int) -> dict[float, float]:
     """Return the law of the privacy loss of so many randomised responses [loss: probability]."""
     keep = 1 / (1 + math.exp(-epsilon))

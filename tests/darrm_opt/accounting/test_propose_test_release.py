@@ -120,22 +120,6 @@ def test_it_says_that_it_does_not_pay_for_few_voters() -> None:
     assert proposal.pass_chance(proposal.unpublished_distance(unanimous)) < 0.05
 
 
-def test_the_test_is_drawn_with_its_chance() -> None:
-    proposal = propose(NoisyMaximum(60, 3, 10.0).batch(20), Privacy(3.0, 1e-3))
-    counts = np.tile([57, 2, 1], (20, 1))
-    source = SeededRandomnessForTestsOnly(3)
-    chance = proposal.pass_chance(proposal.unpublished_distance(counts))
-    passed = sum(proposal.passes(counts, source) for _ in range(200))
-    assert abs(passed - 200 * chance) <= 4 * math.sqrt(200 * chance * (1 - chance)) + 1
-
-
-def test_a_failed_test_costs_less_than_the_labels() -> None:
-    proposal = propose(NoisyMaximum(60, 3, 10.0).batch(20), Privacy(1.2, 1e-5))
-    spent = proposal.failed(1e-6)
-    assert spent.epsilon < 1.2
-    assert spent.delta == pytest.approx(1.1e-5)
-
-
 @pytest.mark.parametrize("check", [(), (18.5, 3.0)], ids=["labels", "checked"])
 def test_a_smooth_bound_changes_by_its_smoothness(check: tuple[float, ...]) -> None:
     random = np.random.default_rng(8)
@@ -150,22 +134,6 @@ def test_a_smooth_bound_changes_by_its_smoothness(check: tuple[float, ...]) -> N
         here, there = (math.log(smooth_loss(loss, SMOOTHNESS)) for loss in losses)
         assert abs(here - there) <= SMOOTHNESS * (1 + 1e-9)
         assert smooth_loss(losses[0], SMOOTHNESS) >= losses[0].renyi()
-
-
-@pytest.mark.parametrize("level", [0.5, 0.8, 0.95])
-def test_a_smooth_bound_is_the_largest_of_all_and_looks_at_few(level: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    loss = UnpublishedLoss(np.random.default_rng(3).multinomial(100, [level, *2 * [(1 - level) / 2]], 20), 8.0, 6.0)
-    bounds = [loss.renyi(moved) for moved in range(101)]
-    every = max(math.exp(-SMOOTHNESS * moved) * bound for moved, bound in enumerate(bounds))
-    looked_at: list[int] = []
-
-    def looked_up(_: UnpublishedLoss, moved: int = 0) -> float:
-        looked_at.append(moved)
-        return bounds[moved]
-
-    monkeypatch.setattr(UnpublishedLoss, "renyi", looked_up)
-    assert every <= smooth_loss(loss, SMOOTHNESS) <= every * (1 + 1e-12)
-    assert len(looked_at) < 50
 
 
 @pytest.mark.parametrize("check", [{}, {"threshold": 14.0, "check_sigma": 3.0}], ids=["labels", "checked"])
@@ -348,13 +316,18 @@ def test_a_probability_of_passing_that_is_enough_to_the_bit(monkeypatch: pytest.
 
 
 @for_each("jump", [0, 1, 17, 39, 40])
-def test_a_smooth_bound_is_the_largest_of_all(jump: int) -> None:
+def test_a_smooth_bound_is_the_largest_of_all_and_looks_at_few(jump: int) -> None:
+    asked: list[int] = []
+
     def bound(moved: int) -> float:
+        asked.append(moved)
         return 3.0 + moved / 50 if moved >= jump else 1.0
 
     for smoothness in (0.01, 0.05, 0.4):
         largest = max(math.exp(-smoothness * moved) * bound(moved) for moved in range(41))
-        assert published_loss._smooth(bound, 40, smoothness) == pytest.approx(largest, rel=1e-14)
+        asked.clear()
+        assert largest <= published_loss._smooth(bound, 40, smoothness) <= largest * (1 + 1e-14)
+        assert len(asked) <= 11
 
 
 def test_a_published_loss_is_the_noisy_logarithm_of_its_smooth_bound(monkeypatch: pytest.MonkeyPatch) -> None:

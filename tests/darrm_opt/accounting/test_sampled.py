@@ -23,9 +23,9 @@ from darrm_opt.accounting import PrivacyBudget, sampled
 from darrm_opt.accounting.accounts import SEARCHED, Accountable
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.labels import sampled_argmax
-from darrm_opt.accounting.labels.sampled_argmax import sampled_counts, sampled_label_laws
+from darrm_opt.accounting.labels.sampled_argmax import sampled_label_laws
 from darrm_opt.accounting.law_pairs import LawPairs
-from darrm_opt.accounting.sampled import SLACK_SHARE, direction_pld, log_moments, logarithms
+from darrm_opt.accounting.sampled import SLACK_SHARE, direction_pld, log_moments
 from darrm_opt.accounting.sampling import EACH_VOTER, NOT_COVERED, Sampling
 from darrm_opt.accounting.total import cost, most_releases
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
@@ -33,7 +33,6 @@ from darrm_opt.mechanisms import VoteMechanism, mechanism_class
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.mechanisms.plain_vote import PlainVote
-from darrm_opt.noise import Array
 from darrm_opt.release import PrivateVote
 
 HALF = Fraction(1, 2)
@@ -113,23 +112,6 @@ def test_never_below_every_sample_assignment_and_transcript(name: str, case: int
                 assert worst_delta(pairs, queries, exp_fraction(min(epsilon, 50.0))) <= Fraction(delta), account
 
 
-def test_answers_that_are_left_out_are_paid_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[float] = []
-
-    def epsilon_of(_: Array, delta: float, __: Array) -> tuple[float, float]:
-        asked.append(delta)
-        return 1.0, 2.0
-
-    monkeypatch.setattr(sampled, "rdp_epsilon", epsilon_of)
-    laws = [LawPairs(np.full((1, n), 1 / n), np.full((1, n), 1 / n)) for n in (2, 4)]
-    sampled.renyi_sums(laws, 7, 1e-5)
-    rare = sampled._rare(laws, 7, 1e-5)
-    assert 0.9e-5 * SLACK_SHARE < 7 * 4 * rare <= 1e-5 * SLACK_SHARE * (1 + 1e-12)
-    assert len(asked) == 2
-    for delta in asked:
-        assert 0.99e-5 < delta < 1e-5 - 7 * 4 * rare * (1 - 1e-9)
-
-
 def test_without_a_proof_there_is_no_total() -> None:
     with pytest.raises(DeltaTooSmall) as caught:
         sampled._convolution_of_points(lambda _: math.inf, None, 0.1, 5, 1e-5)
@@ -149,13 +131,6 @@ def test_without_a_delta_voters_that_draw_for_themselves_have_a_total() -> None:
     assert event is not None
     exact = math.log1p((1 - 0.9**3) * math.expm1(event.epsilon))
     assert exact <= found <= exact * (1 + 1e-9)
-
-
-def test_losses_are_looked_at_up_to_the_largest() -> None:
-    for chance, end in ((0.25, math.log(3)), (1e-40, sampled.MAX_LOSS)):
-        law = np.array([[chance, 1 - chance]])
-        knots = sampled._knots([LawPairs(law, law[:, ::-1]), LawPairs(law[:, ::-1], law)], 0.0)
-        assert knots[[0, -1]].tolist() == pytest.approx([-end, end], rel=1e-8)
 
 
 def test_random_totals() -> None:
@@ -325,17 +300,6 @@ def test_more_voters_draw_for_themselves_than_doubles_hold_binomial_coefficients
     assert fewer < more < 1.2 * fewer
 
 
-def test_three_different_votes_show_more_than_two() -> None:
-    *two, three = sampled_label_laws(1.0, 3, "replace-one") or [LawTriples(*np.zeros((3, 1, 2)))]
-    order = np.array([2.0])
-
-    def largest(family: LawTriples) -> float:
-        (laws,) = family.pairs(0.01)
-        return float(log_moments(*logarithms(laws, 1e-12), order)[0])
-
-    assert largest(three) > 1.2 * max(largest(family) for family in two) > 0
-
-
 @pytest.mark.parametrize("rate", [0.5, 0.95])
 def test_noise_that_is_cut_off_is_charged_however_large_epsilon_is(rate: float) -> None:
     k, sigma, delta = np.arange(-14, 15), 0.7, 1e-3
@@ -396,16 +360,6 @@ def test_divergences_of_samples_are_never_below_the_sampled_pairs(rate: float, r
         assert bounds[0] < 2 * exact[0] / (orders[0] - 1)
 
 
-@for_each("rate", [0.02, 0.3])
-def test_the_larger_direction_of_a_sample_is_taken(rate: float) -> None:
-    """At order 2, where the formulas are short: a record added is bounded by more than one removed."""
-    orders, bounds = sampled.sampled_divergences(np.full(sampled.WHOLE_ORDERS.size, 0.1), rate, replace=False)
-    gain = rate**2 * math.expm1(0.1)
-    assert orders[0] == 2
-    assert bounds[0] == pytest.approx(math.log1p(gain / (1 - rate) ** 3), rel=1e-6)
-    assert bounds[0] > math.log1p(gain) * 1.01
-
-
 def test_the_cut_of_noise_follows_delta() -> None:
     """No cliff: ε grows with ln(1/δ), at σ of cells and of counts, with coins and by allocation."""
     coins, allocated = Sampling(750_000, 250), Sampling(750_000, scheme="random-allocation", among=3000)
@@ -433,18 +387,6 @@ def test_each_voter_of_a_sample_moves_its_votes() -> None:
             excess = sum(max(a - exp_fraction(found[-1]) * b, Fraction(0)) for a, b in zip(p, q, strict=True))
             assert excess <= Fraction(1e-3)
     assert found[2] > found[1] > 1.5 * found[0]
-
-
-def test_the_largest_divergence_can_lie_far_out() -> None:
-    (triples, *_) = sampled_label_laws(0.8, 2, "add-remove") or [LawTriples(*np.zeros((2, 1, 2)))]
-    reverse, direct = triples.pairs(1e-3)
-    del reverse
-    order = np.array([40.0])
-    likely = direct.on_data.min(axis=1) > 1e-9  # means within some six standard deviations
-    log_p, log_q = logarithms(direct, 0.0)
-    near = log_moments(log_p[likely], log_q[likely], order)
-    everywhere = log_moments(log_p, log_q, order)
-    assert everywhere[0] > 1.5 * near[0]
 
 
 def test_ties_by_class_order_cost_more_than_ties_at_random() -> None:
@@ -535,13 +477,6 @@ def test_most_releases_and_calibration_agree() -> None:
         assert (found.value > unsampled.value) == found.increases
 
 
-def test_a_sample_costs_less_the_smaller_it_is() -> None:
-    mechanism = NoisyMaximum(10, 3, 1.2)
-    costs = [mechanism.epsilon(50, 1e-5, Sampling(1000, sample)) for sample in (1, 100, 1000)]
-    assert costs == sorted(costs)
-    assert costs[-1] <= mechanism.epsilon(50, 1e-5) * (1 + 1e-9)
-
-
 def test_the_record_is_read_back_whole() -> None:
     for sampling in (
         Sampling(10, 3),
@@ -564,24 +499,6 @@ def test_invalid_arguments_are_refused() -> None:
     for scheme in ("similarity", "?"):
         with refused("sampling"):
             Sampling(10, 2, scheme=scheme)  # type: ignore[arg-type]  # refused
-
-
-def test_two_noisy_counts_are_known_by_their_lead() -> None:
-    """All pairs of counts near and far, without the lead."""
-    sigma, rate, epsilons = 1.7, 0.1, np.array([-0.2, 0.0, 0.05, 0.2, 0.5])
-    k = np.arange(-40, 41)
-    noise = np.exp(-(k**2) / (2 * sigma**2)) / np.exp(-(k**2) / (2 * sigma**2)).sum()
-    off, on = (np.outer(np.roll(noise, a), np.roll(noise, b)).ravel() for a, b in ((1, 0), (0, 1)))
-    (triples,) = sampled_counts(sigma) or [LawTriples(*np.zeros((2, 1, 2)))]
-    for laws, (p, q) in zip(triples.pairs(rate), [(off, on), (on, off)], strict=True):
-        mixed = (p, (1 - rate) * p + rate * q) if p is off else ((1 - rate) * q + rate * p, q)
-        exact = [np.maximum(mixed[0] - np.exp(epsilon) * mixed[1], 0).sum() for epsilon in epsilons]
-        assert laws.deltas(epsilons) == pytest.approx(exact, rel=1e-6, abs=1e-12)
-    cells = NoisyMaximum(30, 5, 12.0)
-    shown = sampled_counts(12.0)
-    assert shown is not None
-    counts = cost(KnownBy(cells, shown), 500, 1e-6, SMALL_SAMPLE).epsilons["pld"]
-    assert cost(cells, 500, 1e-6, SMALL_SAMPLE).epsilon <= counts * (1 + 1e-3)
 
 
 SMALL_SAMPLE = Sampling(1000, 50)
@@ -633,19 +550,6 @@ def test_points_are_not_asked_for_where_they_are_skipped() -> None:
     found = cost(known, 100, 1e-5, Sampling(5452, 40, labels=4), skip=("pld",))
     assert found.epsilons.keys() == {"simple", "optimal", "renyi"}
     assert known.asked == 2  # for ε of all labels of one sample, and for their divergences
-
-
-@for_each(
-    ("mechanism", "sampling"),
-    [
-        (NoisyMaximum(250, 10, 40.0), SMALL_SAMPLE),
-        (NoisyMaximum(250, 10, 40.0), REPLACED),
-        (NoisyMaximum(250, 10, 40.0, affected=2), SMALL_SAMPLE),
-        (NoisyMaximum(250, 10, 40.0, threshold=150, check_sigma=60.0), SMALL_SAMPLE),
-    ],
-)
-def test_what_has_no_cells_gains_by_samples(mechanism: NoisyMaximum, sampling: Sampling) -> None:
-    assert cost(mechanism, 1000, 1e-5, sampling).epsilon < 0.1 * cost(mechanism, 1000, 1e-5).epsilon
 
 
 @for_each("queries", [1, 5])

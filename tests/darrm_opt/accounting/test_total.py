@@ -16,7 +16,7 @@ from support.exact import Voters, mean, multisets, precise, signed
 from support.paths import ROOT
 
 from darrm_opt import NotPrivate, Privacy, Problem, Solution, solve
-from darrm_opt.accounting.accounts import GRID_PRECISION, SEARCHED, STATED
+from darrm_opt.accounting.accounts import SEARCHED
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.release_profile import NoisyMajority, Release, ReleaseProfile, release_profile
 from darrm_opt.accounting.total import ReleaseTotal, total_delta_of, total_of, total_privacy, total_privacy_of_sequence
@@ -73,12 +73,6 @@ def test_the_tables_of_the_design_notes_and_of_the_documentation(m: int) -> None
         assert not total.refused
 
 
-def test_bits_cost_a_third_of_the_closed_form() -> None:
-    total = at(3, 100)
-    assert total.best.epsilon <= 5.4
-    assert round(total.totals["general"].epsilon, 3) == 15.044
-
-
 @for_each("m", TABLE)
 @for_each("queries", [1, 7, 50])
 def test_finer_accounts_are_cheaper(m: int, queries: int) -> None:
@@ -87,31 +81,6 @@ def test_finer_accounts_are_cheaper(m: int, queries: int) -> None:
     assert total["profile"].epsilon <= total["pld"].epsilon * (1 + 1e-4)
     assert total["optimal"].epsilon <= total["pld"].epsilon
     assert total["optimal"].epsilon <= total["general"].epsilon <= total["simple"].epsilon * (1 + 1e-15)
-
-
-@for_each("m", TABLE)
-def test_the_bracket_of_outer_and_inner_region_is_tight(m: int) -> None:
-    profile = release_profile(SOLUTIONS[m].gamma, SOLUTIONS[m].problem)
-    assert profile.outer.guaranteed
-    assert not profile.inner.guaranteed
-    for queries in (1, 20):
-        delta = total_delta_of(SOLUTIONS[m].problem.target, queries, SLACK)
-        outer, inner = (compose_bits([(region, queries)]).epsilon(delta) for region in (profile.outer, profile.inner))
-        assert inner * (1 - GRID_ERROR) <= outer <= inner * (1 + GRID_ERROR)
-
-
-@for_each("m", TABLE)
-@for_each("queries", [7, 100])
-def test_a_coarser_grid_is_used_only_where_a_finer_one_gains_nothing(m: int, queries: int) -> None:
-    problem = SOLUTIONS[m].problem
-    delta = total_delta_of(problem.target, queries, SLACK)
-    fine = compose_bits([(release_profile(SOLUTIONS[m].gamma, problem).outer, queries)]).epsilon(delta)
-    parts = [(Release.of(SOLUTIONS[m]).guarantee, queries)]
-    used = total_of(parts, delta, effort=STATED).totals["bits"].epsilon
-    assert fine * (1 - 1e-12) <= used <= fine * (1 + 2 * GRID_PRECISION)
-    coarse = compose_bits([(release_profile(SOLUTIONS[m].gamma, problem).outer, queries)], points=2001).epsilon(delta)
-    asked = total_of(parts, delta, effort=STATED._replace(points=2001))
-    assert asked.totals["bits"].epsilon == coarse
 
 
 def shown(solution: Solution) -> Array:
@@ -178,14 +147,6 @@ def test_equal_parts_are_one_and_order_does_not_matter() -> None:
     for method in mixed.totals:
         assert mixed.totals[method].epsilon <= dearest.totals[method].epsilon * (1 + GRID_ERROR)
         assert mixed.totals[method].epsilon >= fewer[method].epsilon
-
-
-def test_pure_privacy_at_delta_zero() -> None:
-    solution = solve(Problem.from_allowance(K=11, m=3, epsilon=0.1))
-    total = total_privacy(solution, 5, 0.0, fresh=True)
-    assert total.best.epsilon == pytest.approx(1.5, rel=1e-9)
-    assert total.best.epsilon >= 1.5 * (1 - 1e-15)
-    assert isinstance(total.refused["profile"], DeltaTooSmall)
 
 
 @for_each(("K", "m", "voter"), [(3, 3, 0.5), (5, 5, 0.5), (5, 2, 0.5), (7, 6, 0.2)])

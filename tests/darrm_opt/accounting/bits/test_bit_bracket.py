@@ -19,7 +19,6 @@ from darrm_opt.accounting.bits.adversary import attained_epsilon
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import inner_region, privacy_region, spanned_region
 from darrm_opt.accounting.calibrate import calibrate
-from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.release_profile import MAX_LINES, TOLERANCE, NoisyMajority, Release, release_profile
 from darrm_opt.accounting.total import exact_epsilon, total_privacy, total_privacy_of_sequence
@@ -49,19 +48,6 @@ def test_outer_and_attained_against_every_strategy(seed: int, queries: int) -> N
             assert adaptive_bits_delta(shown, attained * (1 - 1e-9)) >= Fraction(delta)
         if attained < math.inf:
             assert adaptive_bits_delta(shown, min(attained, 500) * 1.002 + 1e-4) <= Fraction(delta)
-
-
-@pytest.mark.parametrize(
-    ("event", "queries", "delta"), [(Privacy(0.3), 10, 1e-3), (Privacy(0.5, 1e-3), 5, 0.02), (Privacy(1.0), 1, 0.1)]
-)
-def test_the_adversary_against_randomised_response_attains_its_composition(
-    event: Privacy, queries: int, delta: float
-) -> None:
-    region = privacy_region(event)
-    attained = attained_epsilon([(inner_region(region.moves[:, [0, 2]]), queries)], delta)
-    assert compose_bits([(region, queries)]).epsilon(delta) == pytest.approx(attained, rel=1e-3)
-    if not event.delta:
-        assert attained == pytest.approx(optimal_composition(event.epsilon, 0.0, queries, delta).epsilon, rel=1e-3)
 
 
 @for_each("epsilon", [700.0, 709.0, 720.0, 735.0, 740.0, 743.0, 744.4, 760.0])

@@ -20,7 +20,7 @@ from darrm_opt.accounting.composition.closed_forms import (
     kov_composition_at_delta,
     kov_delta,
 )
-from darrm_opt.accounting.composition.optimal import add_leak, least_epsilon
+from darrm_opt.accounting.composition.optimal import add_leak
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.problem import Privacy
 
@@ -135,11 +135,6 @@ def test_a_leak_and_what_is_lost_without_one_add_up_rounded_up(kept_log: float, 
         exact = min(Decimal(1), Decimal(floor) + Decimal(kept_log).exp() * Decimal(pure))
         assert exact <= Decimal(add_leak(floor, kept_log, pure)) <= exact * (1 + CLOSE)
     assert add_leak(0.25, kept_log, 0.0) == 0.25
-
-
-def test_the_least_epsilon_is_0_where_nothing_is_needed() -> None:
-    assert least_epsilon(lambda epsilon: 0.1 - epsilon, 0.1, 5.0) == 0.0
-    assert least_epsilon(lambda epsilon: 0.2 - epsilon, 0.1, 5.0) == pytest.approx(0.1, rel=1e-12)
 
 
 @for_each("epsilon", [1e150, 1e160, 1e200, 1.7e308])

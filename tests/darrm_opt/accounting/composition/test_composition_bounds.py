@@ -6,8 +6,6 @@ import math
 from itertools import product
 
 import pytest
-from support.cases import for_each
-from support.refusals import refused
 
 from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.bits.region import privacy_region
@@ -108,9 +106,3 @@ def test_best_slack_uses_all_that_is_left() -> None:
     assert kov_composition_at_delta(events, least_possible_delta(3e-4, 50)).epsilon == pytest.approx(50 * 0.2676)
     with pytest.raises(DeltaTooSmall, match="each mechanism may leak"):
         kov_composition_at_delta(events, 0.01)
-
-
-@for_each("slack", [0.0, -1e-3, 1.5, math.nan, True])
-def test_bad_slack_is_named(slack: float) -> None:
-    with refused("slack"):
-        kov_branches([Privacy(0.1)], slack)

@@ -107,26 +107,6 @@ def test_totals_at_published_settings(
     assert gaussian_delta(math.sqrt(least), cost.epsilon) < delta
 
 
-def test_two_classes_cost_a_little_less_and_discrete_noise_a_little_more() -> None:
-    of = {
-        (noise, classes): vote_total(confident(60, 30, 100, 8, noise), 1e-5, classes=classes).epsilon
-        for noise in ("gaussian", "discrete")
-        for classes in (None, 2, 3)
-    }
-    assert of["gaussian", 2] < of["gaussian", None] < 1.01 * of["gaussian", 2]
-    assert of["gaussian", 3] == of["gaussian", None]
-    assert of["gaussian", None] < of["discrete", None] < 1.03 * of["gaussian", None]
-
-
-def test_records_that_move_many_votes() -> None:
-    asked = confident(60, 30, 100, 8)
-    for r in (2,):
-        scaled = vote_total([(kind, sigma / r, count) for kind, sigma, count, _ in asked], 1e-5, classes=2)
-        assert vote_total(asked, 1e-5, classes=2, affected=r).epsilon == pytest.approx(scaled.epsilon, rel=1e-6)
-        many = vote_total(asked, 1e-5, affected=r)  # more classes: labels are charged as counts
-        assert scaled.epsilon < many.epsilon <= 1.001 * counts_epsilons(asked, 1e-5, r)[1]
-
-
 # ------------------------------------------------------------------------------------------- ball arithmetic
 
 
@@ -156,44 +136,6 @@ def test_cell_probabilities_are_those_of_ball_arithmetic() -> None:
         for value, true, relative in zip(found, ball_cells(flint, alpha, beta), (0, 0, 1), strict=True):
             error = float(abs(flint.arb(float(value)) - true).upper())
             assert error <= (noisy_bit.TAIL_ERROR / 4 * value if relative else gaussian_argmax.CELL_ERROR / 8)
-
-
-def ball_divergence(flint: Any, p: list[Any], q: list[Any], order: float) -> Any:
-    a = flint.arb(order)
-    return (sum(x**a * y ** (1 - a) for x, y in zip(p, q, strict=True)) - 1) / (a * (a - 1))
-
-
-@pytest.mark.parametrize("sigma", [1.5, 8.0, 40.0])
-def test_boxes_cover_the_triangle_and_their_bounds_hold_in_ball_arithmetic(sigma: float) -> None:
-    flint = pytest.importorskip("flint")
-    flint.ctx.prec = 128
-    orders = noisy_bit.scaled_orders(math.sqrt(2) / sigma)[[0, 7, 15]]
-    boxes = gaussian_argmax.covering_boxes(sigma, orders)
-    least = gaussian_argmax.least_mean(sigma)
-    for alpha, beta in RNG.uniform(least, gaussian_argmax.MAX_SUM - least, (200, 2)):
-        if alpha + beta > gaussian_argmax.MAX_SUM:
-            continue
-        at = [
-            (each, int(n))
-            for each in boxes
-            for n in np.flatnonzero(
-                (np.abs(least + (each.i + 0.5) * each.side - alpha) <= each.side / 2)
-                & (np.abs(least + (each.j + 0.5) * each.side - beta) <= each.side / 2)
-            )
-        ]
-        assert at  # covered
-        p = gaussian_argmax.cell_probabilities(np.array([alpha]), np.array([beta]))[0]
-        q = gaussian_argmax.cell_probabilities(np.array([alpha - 1 / sigma]), np.array([beta + 1 / sigma]))[0]
-        for each, n in at:
-            for order, bound in zip(orders, each.bounds[n], strict=True):
-                assert divergence(p, q, order) <= bound * (1 + 1e-7)
-    for each in boxes[-3:]:  # and a few by independent arithmetic, at their centres
-        for n in RNG.integers(0, each.i.size, 3 if each.i.size else 0):
-            alpha, beta = (float(least + (index[n] + 0.5) * each.side) for index in (each.i, each.j))
-            here = ball_cells(flint, alpha, beta)
-            there = ball_cells(flint, alpha - 1 / sigma, beta + 1 / sigma)
-            for order, bound in zip(orders, each.bounds[n], strict=True):
-                assert ball_divergence(flint, here, there, float(order)) <= flint.arb(float(bound))
 
 
 def test_the_one_step_inequality_in_ball_arithmetic() -> None:
@@ -249,35 +191,6 @@ def test_no_pair_of_the_family_is_above_the_bound_and_one_is_close(sigma: float)
             assert largest >= bound * (1 - 0.01)
 
 
-@pytest.mark.parametrize("sigma", [1.0, 6.0, 100.0])
-def test_no_pair_outside_of_the_triangle_is_above_its_bound(sigma: float) -> None:
-    h, least = 1 / sigma, gaussian_argmax.least_mean(sigma)
-    orders = noisy_bit.scaled_orders(math.sqrt(2) / sigma)[[0, 6, 12, 20]]
-    bounds = gaussian_argmax._outside(sigma, orders)
-    alpha, beta = RNG.uniform(-3, 6, (4000, 2)).T
-    outside = (np.minimum(alpha, beta) <= least) | (alpha + beta >= gaussian_argmax.MAX_SUM)
-    p = gaussian_argmax.cell_probabilities(alpha[outside], beta[outside])
-    q = gaussian_argmax.cell_probabilities(alpha[outside] - h, beta[outside] + h)
-    fine = np.all(np.minimum(p, q) > 1e-9, axis=1)
-    for order, bound in zip(orders, bounds, strict=True):
-        assert np.max(divergence(p[fine], q[fine], order)) <= bound * (1 + 1e-7)
-
-
-def test_increments_suffice_at_every_order() -> None:
-    release = gaussian_argmax.label_divergence(7.0)
-    unit, slack = release.shift**2, 1e-12
-    for many in (8.0, 30.0, 200.0):
-        s = many * unit
-        t = comparison._increment(release, s, slack)
-        orders = RNG.uniform(0.5, comparison.last_order(unit, s, slack), 4000)
-        assert np.all(release.at(orders) <= comparison.gaussian_increase(s, t, orders))
-        less = comparison.gaussian_increase(s, t * 0.99, orders)
-        assert not np.all(release.at(orders) <= less)
-        beyond = comparison.last_order(unit, s, slack) * np.array([1.0, 1.2, 3.0])
-        density = np.exp(-s * (beyond - 1) ** 2 / 2) / math.sqrt(2 * math.pi * s)
-        assert np.all(density * gaussian_divergence(release.shift, beyond) <= slack)
-
-
 def test_losses_rise_with_alpha_and_fall_with_beta() -> None:
     alpha, beta = RNG.uniform(-2, 4, (3000, 2)).T
     for h in (0.02, 0.5):
@@ -308,25 +221,8 @@ def test_no_bit_is_above_the_bound_and_one_is_close(mu: float) -> None:
             assert largest >= bound * (1 - 0.002)
 
 
-def test_formulas_of_the_power_divergence() -> None:
+def test_the_divergence_of_noisy_counts_is_its_closed_form() -> None:
     orders = np.array([0.5, 0.8, 1.7, 6.0, 40.0])
-    p, q = np.array([0.3, 0.5, 0.2]), np.array([0.25, 0.52, 0.23])
-    losses = np.log(q / p)
-    for order in orders:
-        total = float(np.sum(p * loss_term(losses, np.array(order))))
-        assert total == pytest.approx(divergence(p, q, order), rel=1e-9)
-        step = 1e-6
-        (first, _), (both, _) = loss_gradients(losses, np.array(order))
-        for cell in range(3):
-
-            def term(p: float, q: float, order: float = order) -> float:
-                return p * float(loss_term(np.array(math.log(q / p)), np.array(order)))
-
-            A = (term(p[cell] + step, q[cell]) - term(p[cell] - step, q[cell])) / (2 * step)
-            B = (term(p[cell], q[cell] + step) - term(p[cell], q[cell] - step)) / (2 * step)
-            assert pytest.approx(first[cell], rel=1e-4, abs=1e-7) == A
-            assert pytest.approx(both[cell], rel=1e-3, abs=1e-7) == A + B
-            assert A + B <= 1e-7
     closed = np.expm1(orders * (orders - 1) * 0.02) / (orders * (orders - 1))
     np.testing.assert_allclose(gaussian_divergence(0.2, orders), closed, rtol=1e-12)
     assert gaussian_divergence(0.2, np.array([1.0]))[0] >= 0.02
@@ -393,20 +289,6 @@ def test_powers_of_evenly_spaced_orders_are_bounds_in_forty_digits(mu: float) ->
                 assert Decimal(float(terms[row, column])) <= exact * (1 + Decimal("1e-12") / min(abs(loss), Decimal(1)))
                 size = (abs(first) + abs(second)) * (1 + order * abs(loss))
                 assert Decimal(float(boths[row, column])) <= abs(first + second) + size * Decimal("1e-13")
-
-
-def test_orders_between_two_with_a_bound_are_bounded_by_the_chord() -> None:
-    mu = 0.5
-    orders = noisy_bit.scaled_orders(mu)
-    release = noisy_bit.bit_divergence(mu)
-    between = (orders[1:] + orders[:-1]) / 2
-    between = between[np.abs(between - 1) > 1e-3]
-    exact = noisy_bit.bit_values(mu, between)
-    assert np.all(release.at(between) >= exact * (1 - 1e-3))
-    assert np.all(release.at(between) <= exact * (1 + 2e-3))
-    above = np.array([0.5 + 3.5 / mu, 1e4])
-    np.testing.assert_array_equal(release.at(above), gaussian_divergence(mu, above))
-    assert np.all(release.renyi(ORDERS) <= ORDERS * mu * mu / 2 * (1 + 1e-12))
 
 
 def test_the_increase_of_a_gaussian_is_bounded_from_below() -> None:
@@ -499,10 +381,10 @@ def test_histograms_and_edges_are_all_there() -> None:
 # ------------------------------------------------------------------------------------------- discrete noise
 
 
-@pytest.mark.parametrize("sigma", [0.2, 0.5, 0.9])
+@pytest.mark.parametrize("sigma", [0.2, 0.5, 0.9, 1.0, 1.1])
 def test_counts_of_little_discrete_noise_are_never_above_their_bound(sigma: float) -> None:
     """At order ½ their divergence is above that of the Gaussian mechanism, from 1 on it is not."""
-    orders = np.array([0.5, 0.7, 0.95, 1.05, 1.4, 2.0])
+    orders = np.array([0.5, 0.7, 0.95, 0.99, 1.05, 1.4, 2.0])
     k = np.arange(-60, 61)
     kinds: tuple[Any, ...] = ("check", "label")
     for kind, affected in product(kinds, (1, 2, 3)):
@@ -515,15 +397,7 @@ def test_counts_of_little_discrete_noise_are_never_above_their_bound(sigma: floa
             exact = math.expm1(one * (1 + (kind == "label"))) / (order * (order - 1))
             assert exact <= bound
             above.append(exact > gaussian_divergence(VoteRelease(kind, sigma).shift(affected), np.array([order])))
-        assert not any(above[3:])
-
-
-def test_discrete_labels_of_two_classes_and_extreme_noise() -> None:
-    for sigma, classes in ((9.0, 2), (1.0, None), (2e5, None)):
-        cost = vote_total([("label", sigma, 100, "discrete")], 1e-5, classes=classes)
-        assert 0 < cost.epsilon <= 1.0001 * counts_epsilons([("label", sigma, 100)], 1e-5)[0]
-    # Charged as counts above σ = 1e5.
-    assert vote_total([("label", 2e5, 100)], 1e-5).epsilon < cost.epsilon
+        assert not any(above[4:])
 
 
 # ------------------------------------------------------------------------------------------- wide discrete noise
@@ -546,32 +420,6 @@ def cells_of(rows: Array, columns: Array, tie: tuple[int, int, bool]) -> list[An
 
 def masses_at(values: Array, mean: float, scale: float) -> Array:
     return np.asarray(np.exp(-((values - mean) ** 2) / (2 * scale**2)) / (scale * math.sqrt(2 * math.pi)))
-
-
-@for_each("order", [0.5, 1.7, 60.0])
-def test_curvature_of_boxes_bounds_second_differences(order: float) -> None:
-    """−∂²H_a along both coordinates, at points of boxes that are not their centres; Gaussian and lattice noise."""
-    step, orders = 0.02, np.array([order])
-    for sigma, family in ((30.0, gaussian_argmax.gaussian_cells(30.0)), (130.0, lattice.coarse_cells(130.0))):
-
-        def at(alpha: Array, beta: Array, h: float = 1 / sigma, family: Any = family) -> Array:
-            """Return H_a of each way of breaking ties."""
-            laws = zip(family.bounds(alpha, beta), family.bounds(alpha - h, beta + h), strict=True)
-            return np.array([divergence(np.add(*p) / 2, np.add(*q) / 2, order) for p, q in laws])
-
-        for side in (0.4, 0.05):
-            i, j = RNG.integers(0, int(3 / side), (2, 40))
-            laws = gaussian_argmax._BoxLaws(i, j, side, 1 / sigma, family)
-            values, bounds = laws.divergences(np.arange(40), orders)
-            bends = [bend[:, 0] for bend in laws.curvatures(np.arange(40), orders)]
-            alpha, beta = (family.least + side * (index + RNG.uniform(0.05, 0.95, 40)) for index in (i, j))
-            here = at(alpha, beta)
-            for bend, (dx, dy) in zip(bends, ((step, 0), (0, step)), strict=True):
-                fall = (2 * here - at(alpha + dx, beta + dy) - at(alpha - dx, beta - dy)) / step**2
-                assert np.all(fall <= bend * 1.02)
-            assert np.all(here <= bounds[:, 0])
-            if side < 0.1:
-                assert np.max(sum(bends) / values[:, 0]) < {0.5: 20, 1.7: 20, 60.0: 600}[order]  # it is not for nothing
 
 
 def test_quadratic_functions_on_a_square_are_largest_where_it_is_said() -> None:
@@ -697,32 +545,13 @@ def test_a_thousand_labels_among_thousands_of_voters_need_no_more_noise_than_the
 # ------------------------------------------------------------------------------------------- metamorphic, calibration
 
 
-@for_each("sigma", [1.0, 1.1])
-@for_each(("affected", "classes"), [(1, None), (1, 2), (2, 3), (3, 3)])
-@for_each("order", ["0.6", "0.99", "1.5"])
-def test_discrete_counts_are_within_their_bound_below_order_one_too(
-    sigma: float, affected: int, classes: int | None, order: str
-) -> None:
-    bound = VoteRelease("label", sigma, "discrete").divergence(classes, affected).at(np.array([float(order)]))
-    with localcontext(prec=40):
-        a, variance = Decimal(order), Decimal(sigma) ** 2
-
-        def mass(shift: Decimal) -> Decimal:
-            return sum(((-((k - shift) ** 2) / (2 * variance)).exp() for k in range(-40, 41)), Decimal(0))
-
-        # Two counts move by r: Σ P^a Q^(1−a) of each is e^(a(a−1)r²/2σ²) times a ratio of sums over shifted lattices.
-        one = (a * (a - 1) * affected**2 / (2 * variance)).exp() * mass((1 - a) * affected) / mass(Decimal(0))
-        exact = (one**2 - 1) / (a * (a - 1))
-    assert Decimal(float(bound[0])) >= exact
-
-
 @pytest.mark.parametrize("delta", [5e-324, 1e-310, 1e-300])
 def test_the_least_deltas_have_an_account(delta: float) -> None:
     assert 12 < vote_total([("label", 40, 100)], delta).epsilon < 14
 
 
 @for_each("noise", ["gaussian", "discrete"])
-@for_each(("sigma", "count"), [(1e-3, 3), (0.6, 20), (1.0, 1), (1e7, 10)])
+@for_each(("sigma", "count"), [(1e-3, 3), (0.6, 20), (1.0, 1), (2e5, 100), (1e7, 10)])
 @for_each("affected", [1, 70])
 def test_extreme_noise_is_accounted_for(noise: Any, sigma: float, count: int, affected: int) -> None:
     if noise == "discrete" and sigma < 1:
@@ -731,32 +560,6 @@ def test_extreme_noise_is_accounted_for(noise: Any, sigma: float, count: int, af
     for delta in (1e-300, 0.9):
         cost = vote_total(releases, delta, classes=2, affected=affected)
         assert 0 <= cost.epsilon <= 1.0001 * counts_epsilons(releases, delta, affected)[0] < math.inf
-
-
-def test_more_noise_fewer_releases_and_larger_delta_cost_less() -> None:
-    def cost(sigma: float = 30.0, count: int = 200, delta: float = 1e-6) -> float:
-        return vote_total([("label", sigma, count)], delta, classes=2).epsilon
-
-    assert cost(sigma=33) < cost() < cost(sigma=27)
-    assert cost(count=180) < cost() < cost(count=220)
-    assert cost(delta=1e-5) < cost() < cost(delta=1e-7)
-    assert cost(count=0) == 0
-
-
-def test_runs_of_the_same_release_may_be_split() -> None:
-    whole = vote_total([("label", 30.0, 300)], 1e-6)
-    split = vote_total([("label", 30.0, 100), ("label", 30.0, 200)], 1e-6)
-    assert split.epsilons["renyi"] == pytest.approx(whole.epsilons["renyi"], rel=1e-9)
-    assert whole.epsilon <= split.epsilon <= 1.05 * whole.epsilon  # each run pays for its own start
-
-
-def test_labels_by_renyi_are_two_thirds_of_counts_in_information() -> None:
-    release = gaussian_argmax.label_divergence(40.0)
-    orders = np.array([2.0, 5.0, 20.0])
-    ratio = release.renyi(orders) / (orders / 40.0**2)
-    assert np.all((ratio > 2 / math.pi) & (ratio < 0.70))
-    epsilon, _ = rdp_epsilon(286 * release.renyi(ORDERS), 1e-5)
-    assert vote_total([("label", 40.0, 286)], 1e-5).epsilons["renyi"] == pytest.approx(epsilon, rel=1e-9)
 
 
 @pytest.mark.parametrize(("K", "classes", "queries"), [(250, 10, 60), (1500, 2, 1000)])
@@ -787,22 +590,6 @@ def test_what_reveals_too_much_for_the_comparison_has_no_finite_cost() -> None:
 
 
 # ------------------------------------------------------------------------------------------- any release
-
-
-def test_a_release_that_is_not_a_function_of_noisy_counts_is_charged_by_its_own_divergences() -> None:
-    """Below order 1 they may be above those of the Gaussian mechanism that bounds them from there on."""
-    shift = 0.1
-    one = gaussian_divergence(shift, np.array([0.5]))[0]
-    for factor, proved in ((1.5, True), (3.0, False)):
-        release = PowerDivergence(
-            np.array([0.5, 0.9]), np.array([factor, factor]) * one, shift, "by hand", within_gaussian=False
-        )
-        t = comparison._increment(release, 0.2, 1e-10)
-        assert math.isfinite(t) == proved  # more than twice those of counts is not looked for
-        if proved:
-            assert 1.4 * shift**2 < t < 1.7 * shift**2
-            orders = np.linspace(0.5, comparison.last_order(shift**2, 0.2, 1e-10), 1000)
-            assert np.all(release.at(orders) <= comparison.gaussian_increase(0.2, t, orders))
 
 
 @pytest.mark.parametrize(("epsilon", "count", "off"), [(0.02, 10_000, 1.01), (0.05, 500, 1.02), (0.3, 50, 1.05)])
@@ -947,27 +734,6 @@ def test_the_comparison_pays_for_its_slack_and_for_rounding(monkeypatch: pytest.
         assert (
             Fraction(1e-5) - slack * (1 + Fraction(10 * kinds * ULP)) - Fraction(3e-21) < left < Fraction(1e-5) - slack
         )
-
-
-def test_a_table_over_histograms_is_never_below_their_recursion() -> None:
-    """Permute-and-flip among three classes, by its law on every edge: an account for any mechanism on votes."""
-
-    def law(counts: tuple[int, ...], rate: float = 0.15) -> Array:
-        total = np.zeros(3)
-        for order in permutations(range(3)):
-            still = 1.0
-            for c in order:
-                heads = math.exp(rate * (counts[c] - max(counts)))
-                total[c] += still * heads
-                still *= 1 - heads
-        return np.asarray(total / total.sum())
-
-    pairs = [(law(here), law(there)) for here, there in edges(6, 3)]
-    table = table_divergence([p for p, _ in pairs], [q for _, q in pairs])
-    epsilon = composed_epsilon([(table, 40)], 1e-4)
-    both = [*pairs, *((q, p) for p, q in pairs)]
-    spent = float(recursion_delta([both] * 40, np.array([epsilon]), points=2001)[0])
-    assert 1e-6 < spent <= 1e-4
 
 
 # ------------------------------------------------------------------------------------------- bad input

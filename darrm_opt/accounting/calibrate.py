@@ -108,7 +108,8 @@ def calibrate(
     guess: float,
     precision: float,
     guess_error: float | None = None,
-    power: float | None = None,
+    estimate: Callable[[float], float | None] | None = None,
+    finer: float = 1.0,
     stop: Callable[[], bool] = never_stop,
 ) -> Calibration[T] | None:
     """Return the largest value found whose cost fits; None if no value above `MIN_SHARE` fits.
@@ -117,9 +118,9 @@ def calibrate(
     cost is within ``precision`` of the budget, or the value within it of one that does not fit.
 
     ``guess_error``: relative error of the guess: steps from it are at least this share, and no larger than the costs
-    suggest.
-    None: unknown; steps are long until the result is between two values. ``power``: near the guess the cost is about
-    proportional to this power of the value, which determines the steps.
+    suggest. None: unknown; steps are long until the result is between two values. ``estimate``: a smooth approximation
+    of the cost of a value: the search starts where it meets the budget (`near_value`), from ``guess`` if nowhere, and
+    its precision is then refined by the factor ``finer``.
 
     Guarantees: The value returned was itself evaluated and fits.
     Source: regula falsi between a value that fits and one that does not, with bisection if it is slow.
@@ -131,6 +132,10 @@ def calibrate(
     lower: Calibration[T] | None = None
     upper: tuple[float, float] | None = None
     third: tuple[float, float] | None = None  # a former end of the interval
+    power = None
+    if estimate is not None and (near := near_value(estimate, budget, most, guess=guess)) is not None:
+        guess, power = near
+        precision /= finer
     value, aim, nearest = min(guess, most), budget * (1 - precision / 2), math.inf
     for count in range(MAX_STEPS):
         result, cost = make(value)

@@ -373,58 +373,29 @@ class VoteMechanism(ABC):
                     return first.result
                 share = share if first is None else first.value
                 precision = max(precision, SAMPLED_PRECISION)
-        power = None
-        if sampling is None and (near := cls._near(K, classes, total, releases, affected, most, estimate)) is not None:
-            share, power = near
-            precision = precision if spent is not None else precision / FINER
+        guess, start = min(most, share), None
+        if sampling is None and total.delta and (estimate is not None or releases >= MANY_RELEASES):
+            guess = min(most / 2, _like_counts(total, releases, affected, most))
+            # by default that of many releases, which is faster than every account
+            near = estimate or (lambda mechanism: estimated_epsilon(mechanism.bounds(releases), total.delta))
+
+            def start(information: float) -> float | None:
+                return near(cls.of_information(K, classes, information, affected))
+
         found: Calibration[Self] | None = calibrate(
             make,
             total.epsilon,
             most,
-            guess=min(most, share),
+            guess=guess,
             precision=precision,
-            power=power,
+            estimate=start,
+            finer=FINER if spent is None else 1.0,
             stop=stop,
         )
         if found is None:
             argument, value = ("epsilon", total.epsilon) if total.delta else ("delta", 0.0)
             raise InvalidInput(argument, value, f"a total within which {releases} releases of {cls.name} are proved")
         return found.result
-
-    @classmethod
-    def _near(
-        cls,
-        K: int,
-        classes: int,
-        total: Privacy,
-        releases: int,
-        affected: int,
-        most: float,
-        estimate: Callable[[Self], float | None] | None,
-    ) -> tuple[float, float] | None:
-        """Return an estimate of the calibrated information, and the power of it by which costs grow there.
-
-        The default estimate is that of many releases, which is faster than every account.
-        """
-        if not total.delta or (estimate is None and releases < MANY_RELEASES):
-            return None
-
-        def about(information: float) -> float | None:
-            mechanism = cls.of_information(K, classes, information, affected)
-            if estimate is not None:
-                return estimate(mechanism)
-            return estimated_epsilon(mechanism.bounds(releases), total.delta)
-
-        # a noisy label reveals about `LABEL_SHARE` of what its noisy counts do, whose μ is √2·r/σ for r moved votes.
-        shift = math.sqrt(LABEL_SHARE * 2 * releases) * affected
-        first = total.epsilon / math.sqrt(-2 * math.log(total.delta)) / shift
-        as_counts = None
-        with suppress(BackendUnavailable):  # the exact profile needs SciPy, which is optional here
-            as_counts = near_value(
-                lambda each: gaussian_epsilon(each * shift, total.delta), total.epsilon, most, guess=first
-            )
-        guess = first if as_counts is None else as_counts[0]
-        return near_value(about, total.epsilon, most, guess=min(most / 2, guess))
 
     @property
     def value(self) -> float:
@@ -507,6 +478,17 @@ def mechanism_names() -> tuple[str, ...]:
     """Return the names of all mechanisms: built-in ones, then those of installed packages."""
     brought = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
     return (*BUILT_IN, *(name for name in brought if name not in BUILT_IN))
+
+
+def _like_counts(total: Privacy, releases: int, affected: int, most: float) -> float:
+    """Return about the information with which releases of noisy counts would have a total."""
+    # a noisy label reveals about `LABEL_SHARE` of what its noisy counts do, whose μ is √2·r/σ for r moved votes.
+    shift = math.sqrt(LABEL_SHARE * 2 * releases) * affected
+    first = total.epsilon / math.sqrt(-2 * math.log(total.delta)) / shift
+    near = None
+    with suppress(BackendUnavailable):  # the exact profile needs SciPy, which is optional here
+        near = near_value(lambda each: gaussian_epsilon(each * shift, total.delta), total.epsilon, most, guess=first)
+    return first if near is None else near[0]
 
 
 def calibrated_names() -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from darrm_opt.accounting.calibrate import calibrate, near_value
+from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.labels.discrete_gaussian_argmax import END, LatticeNoise, lattice_label_estimate
 from darrm_opt.accounting.labels.noisy_bit import normal_cdf
@@ -380,9 +380,7 @@ def calibrated_check(
     most = min(1.0, ratio) / MIN_DISCRETE_SIGMA
     guess = min(most, total.epsilon / (5 * affected * math.sqrt(queries)))
     # Start from an estimate: the accounts of checks and labels are slower.
-    guess, power = near_value(estimate, total.epsilon, most, guess=guess) or (guess, None)
-    precision /= FINER if power else 1.0
-    found = calibrate(make, total.epsilon, most, guess=guess, precision=precision, power=power)
+    found = calibrate(make, total.epsilon, most, guess=guess, precision=precision, estimate=estimate, finer=FINER)
     if found is None:
         raise InvalidInput("epsilon", total.epsilon, f"a total within which {queries} checks are proved")
     return found.result

@@ -41,8 +41,8 @@ def test_calibrate_returns_the_largest_value_that_fits() -> None:
 
     assert calibrate(asking(lambda _: math.inf), 1.0, 1.0, guess=0.5, precision=1e-3) is None
     assert MIN_SHARE / 100 <= min(asked) < MIN_SHARE  # nothing is tried below that
-    for power in (None, 1.0):
-        found = calibrate(asking(lambda _: 0.0), 1.0, 3.0, guess=0.5, precision=1e-3, power=power)
+    for estimate in (None, lambda value: value / 0.5):
+        found = calibrate(asking(lambda _: 0.0), 1.0, 3.0, guess=0.5, precision=1e-3, estimate=estimate)
         assert found == (3.0, 0.0, 3.0)
         assert len(asked) == 3  # the largest value ends the search
     end = calibrate(asking(lambda x: math.exp(x) if x < 1 else math.inf), 100.0, 50.0, guess=30.0, precision=1e-4)
@@ -139,10 +139,9 @@ def test_a_cost_that_follows_a_power_is_met_in_three_steps() -> None:
         asked.append(value)
         return None, 1.0003 * value**1.1 * (1 + 0.01 * value)
 
-    near = near_value(lambda value: value**1.1 * (1 + 0.01 * value), 1.0, 9.0, guess=0.5)
-    assert near is not None
-    value, power = near
-    found = calibrate(make, 1.0, 9.0, guess=value, precision=1e-7, power=power)
+    found = calibrate(
+        make, 1.0, 9.0, guess=0.5, precision=1e-6, estimate=lambda value: value**1.1 * (1 + 0.01 * value), finer=10.0
+    )
     assert found is not None
     assert 1 - 1e-7 <= found.cost <= 1
     assert len(asked) <= 3

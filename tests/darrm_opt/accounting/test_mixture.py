@@ -7,6 +7,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from itertools import combinations, product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,18 +16,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import for_each
 from support.enumeration import adaptive_bits_delta, vote_pairs
+from support.refusals import refused
+from support.rounded import hardly_above
 
-from darrm_opt.accounting.bits.recursion import compose_bits
-from darrm_opt.accounting.bits.region import outer_region
+from darrm_opt.accounting import mixture
+from darrm_opt.accounting.bits.recursion import BitTotal, compose_bits
+from darrm_opt.accounting.bits.region import BitRegion, outer_region
 from darrm_opt.accounting.law_pairs import BitPairs
-from darrm_opt.accounting.mixture import AffectedDistribution, DrawnMajority, mixture_total
+from darrm_opt.accounting.mixture import (
+    AffectedDistribution,
+    CountGroup,
+    DrawnMajority,
+    MixtureTotal,
+    count_groups,
+    mixture_total,
+)
+from darrm_opt.accounting.release_profile import ReleaseProfile
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.bagging import Bags
 from darrm_opt.design.privacy_profile import ProfileSearch
-from darrm_opt.errors import DeltaTooSmall
+from darrm_opt.errors import DeltaTooSmall, InvalidInput
 from darrm_opt.mechanisms.vote_noise import LaplaceNoise, noise_function
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
+from darrm_opt.rounding import up
 
 OPEN = Problem(3, Privacy(math.inf), Privacy(1.0))
 GAMMA = NoiseFunction.from_upper_half(np.array([0.5, 0.3]), 3)  # not monotone
@@ -183,3 +197,210 @@ def test_private_voters_trained_once_are_taken_as_not_private() -> None:
         counted = voters if queries == 1 else taken
         assert once == DrawnMajority(gamma, counted, law, fresh=True).epsilon(queries, 1e-3)
     assert once > DrawnMajority(gamma, voters, law, fresh=True).epsilon(6, 1e-3)
+
+
+# ------------------------------------------------------------------------------------------- part by part
+
+PRIVATE = Problem(3, Privacy(0.3), Privacy(1.0))
+SMOOTH = NoiseFunction.from_upper_half(np.array([0.1, 0.3]), 3)
+LAW = AffectedDistribution.binomial(3, 0.4)
+
+
+def counts_of(groups: list[CountGroup]) -> list[int]:
+    return [group.count for group in groups]
+
+
+def test_one_voter_has_a_law_of_two_chances() -> None:
+    assert AffectedDistribution((0.5, 0.5)).K == 1
+    for voters in (0, 2.0):
+        with pytest.raises(InvalidInput, match=f"K = {voters} .* a whole number of voters, at least 1"):
+            AffectedDistribution.exactly(0, voters)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match=f"K = {voters} .* a whole number of voters, at least 1"):
+            AffectedDistribution.binomial(voters, 0.5)  # type: ignore[arg-type]
+    tiny = AffectedDistribution.binomial(3, Fraction(1, 10**20))
+    assert tiny.chances[0] == 1.0  # rounded up, and a probability
+
+
+def test_the_far_end_is_left_out_up_to_what_is_spared_and_no_further() -> None:
+    law = AffectedDistribution((0.5, 0.25, 0.125, 0.0625, 0.0625))
+    assert counts_of(law.parts(up(0.0625, 1))[0]) == [1, 2, 3]
+    assert counts_of(law.parts(math.nextafter(up(0.0625, 1), 0.0))[0]) == [1, 2, 3, 4]
+    assert AffectedDistribution((1 - 2.0**-10, 2.0**-10)).parts(0.01) == ([], up(2.0**-10, 1))
+
+
+def test_the_near_end_is_taken_together_where_groups_are_few() -> None:
+    rare = AffectedDistribution((0.9, 0.005, 0.004, 0.05, 0.05))
+    assert counts_of(rare.parts(0.0, 4)[0]) == [1, 2, 3, 4]
+    assert counts_of(rare.parts(0.0, 3)[0]) == [2, 3, 4]
+    law = AffectedDistribution((0.9, 0.001, 0.002, 0.003, 0.03, 0.02, 0.02, 0.02, 0.02))
+    assert counts_of(law.parts(0.0, 2)[0]) == [4, 8]
+    assert law.parts(0.0, 2)[0][0].chance == pytest.approx(0.036, rel=1e-12)
+
+
+def test_the_chance_of_a_group_is_a_probability() -> None:
+    assert AffectedDistribution((0.0, 0.75, 0.75)).parts(0.0, 1)[0] == [CountGroup(2, 1.0)]
+
+
+def test_an_average_has_an_epsilon_from_its_floor_on() -> None:
+    average = MixtureTotal((CountGroup(1, 0.5),), (lambda epsilon: math.exp(-epsilon),), 0.01, 2.0)
+    assert average.epsilon(average.delta(2.0)) == pytest.approx(2.0, rel=1e-9)
+    for wrong in (1.0, "0.5"):
+        with refused("delta"):
+            average.epsilon(wrong)  # type: ignore[arg-type]
+
+
+def test_voters_are_trained_once_unless_said_otherwise() -> None:
+    epsilons = [
+        mixture_total(SMOOTH, PRIVATE, 4, LAW, fresh=fresh, points=101).epsilon(0.05) for fresh in (False, True)
+    ]
+    assert epsilons[0] > epsilons[1]
+    assert mixture_total(SMOOTH, PRIVATE, 4, LAW, points=101).epsilon(0.05) == epsilons[0]
+    assert DrawnMajority(SMOOTH, PRIVATE, LAW).epsilon(4, 0.05) > DrawnMajority(SMOOTH, PRIVATE, LAW, True).epsilon(
+        4, 0.05
+    )
+
+
+def test_one_release_needs_no_grid() -> None:
+    """Its average is that of the exact profiles, to the last few bits."""
+    total = mixture_total(SMOOTH, OPEN, 1, LAW, points=3)
+    for epsilon in np.linspace(0.0, 0.6, 25).tolist():
+        exact = sum(chance * BitPairs.of_gamma(SMOOTH, r).delta(epsilon) for r, chance in enumerate(LAW.chances) if r)
+        assert total.delta(epsilon) == pytest.approx(exact, rel=1e-13, abs=1e-14)
+    assert mixture_total(SMOOTH, OPEN, 1, AffectedDistribution.exactly(0, 3)).max_loss == 0.0
+
+
+def test_a_recursion_has_as_many_points_as_its_updates_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    made: list[BitTotal] = []
+
+    def composed(parts: list[tuple[BitRegion, int]], *, points: int) -> BitTotal:
+        asked.append((parts[0][1], points))
+        made.append(compose_bits([(parts[0][0], 2)], points=31))
+        return made[-1]
+
+    monkeypatch.setattr(mixture, "compose_bits", composed)
+    for queries, points in ((2, 2001), (1500, 1111), (10**5, 501)):
+        asked.clear()
+        made.clear()
+        total = mixture_total(SMOOTH, OPEN, queries, LAW)
+        assert asked == [(queries, points)] * 3  # 5e6 updates, of so many releases for each of three counts
+        assert total.max_loss == max(up((each.values.size - 1) * each.step, 4) for each in made)
+
+
+def test_many_releases_share_what_their_regions_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[float, float]] = []
+
+    def coarser(profile: ReleaseProfile, share: float, spare: float = 0.0) -> BitRegion:
+        given.append((share, spare))
+        return profile.outer
+
+    monkeypatch.setattr(ReleaseProfile, "coarser", coarser)
+    for queries, share in ((10, 2e-4), (3000, 2e-2)):
+        given.clear()
+        one = AffectedDistribution.exactly(1, 3)
+        mixture_total(SMOOTH, PRIVATE, queries, one, fresh=True, total_delta=0.01, points=5)
+        assert given == [pytest.approx((share, 4e-5 / queries))]
+
+
+def test_groups_are_fewer_for_private_voters_and_many_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("MAX_GROUPS", 7), ("MAX_PRIVATE_GROUPS", 5), ("MIN_GROUPS", 2), ("MAX_STEPS", 12)):
+        monkeypatch.setattr(mixture, name, value)
+    monkeypatch.setattr(AffectedDistribution, "parts", lambda *of: ([], of[2]))
+    found = [[mixture.count_groups(voters, n, LAW, 0.0)[1] for n in (1, 4, 99)] for voters in (OPEN, PRIVATE)]
+    assert found == [[7, 3, 2], [5, 3, 2]]
+    assert LAW.mean == pytest.approx(1.2, rel=1e-12)
+
+
+def test_voters_that_are_not_private_are_pairs_of_votes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose region is taken if it has few vertices, and one of fewer lines otherwise."""
+    votes = BitPairs.of_gamma(SMOOTH, OPEN.affected)
+    delta, _ = mixture._profile_at_count(SMOOTH, OPEN, 1, 9, (0.0, 0.0))
+    assert delta(0.1) == votes.delta(0.1)
+    asked: list[Any] = []
+    total = SimpleNamespace(delta=None, values=np.zeros(3), step=0.5)
+
+    def compose(parts: Any, **_: object) -> Any:
+        asked.append(parts)
+        return total
+
+    few: Any = SimpleNamespace(coarser=lambda *_: "fewer lines")
+    monkeypatch.setattr(mixture, "compose_bits", compose)
+    monkeypatch.setattr(mixture, "release_profile", lambda *_, **__: few)
+    for most in (3, 2):
+        monkeypatch.setattr(mixture, "MAX_EXACT_VOTERS", most)
+        mixture._profile_at_count(SMOOTH, OPEN, 4, 9, (0.0, 0.0))
+    (((region, _),), ((fewer, _),)) = asked
+    assert region.moves.tolist() == votes.region.moves.tolist()
+    assert fewer == "fewer lines"
+
+
+def mixed(shares: list[tuple[int, float, float]], beyond: float = 0.01) -> MixtureTotal:
+    parts = tuple(CountGroup(count, chance) for count, chance, _ in shares)
+    curves = tuple((lambda epsilon, delta=delta: delta * math.exp(-epsilon)) for _, _, delta in shares)
+    return MixtureTotal(parts, curves, beyond, 2.0)
+
+
+def test_an_average_is_the_sum_of_its_parts_rounded_up() -> None:
+    average = mixed([(1, 0.5, 0.1), (3, 0.25, 0.6)])
+    for epsilon in (0.0, 1.0):
+        exact = Fraction(0.01) + sum(
+            Fraction(chance) * Fraction(delta * math.exp(-epsilon)) for chance, delta in ((0.5, 0.1), (0.25, 0.6))
+        )
+        assert hardly_above(average.delta(epsilon), exact, 1e-15)
+    heaviest = average.heaviest(1.0)
+    assert heaviest is not None
+    assert heaviest.count == 3
+    assert mixed([(1, 0.5, 0.0)]).heaviest(0.0) is None
+    assert mixed([]).heaviest(0.0) is None
+    assert mixed([], 0.0).delta(0.0) == 0.0
+    assert mixed([(1, 1.0, 1.0), (2, 1.0, 1.0)]).delta(0.0) == 1.0
+    assert average.epsilon(0.3) == 0.0
+    assert average.epsilon(0.11) == pytest.approx(math.log(0.2 / 0.1), rel=1e-9)
+    with pytest.raises(DeltaTooSmall, match=r"the probability of an infinite loss, over draws and answers"):
+        average.epsilon(0.0)
+
+
+def test_groups_are_all_counts_or_the_dearest() -> None:
+    law = AffectedDistribution((0.5, 0.25, 0.125, 0.0625, 0.0625))
+    assert law.K == 4
+    assert law.mean == pytest.approx(0.25 + 0.25 + 3 * 0.0625 + 4 * 0.0625)
+    all_of_them = [CountGroup(1, 0.25), CountGroup(2, 0.125), CountGroup(3, 0.0625), CountGroup(4, 0.0625)]
+    assert law.parts(0.0) == (all_of_them, 0.0)
+    assert counts_of(law.parts(0.2)[0]) == [1, 2]
+    assert law.parts(0.0, 2)[0] == [CountGroup(1, 0.25), CountGroup(4, 0.25)]
+    assert AffectedDistribution.exactly(0, 3).parts(0.0) == ([], 0.0)
+    rare = AffectedDistribution((0.9, 0.005, 0.004, 0.05, 0.05))
+    assert counts_of(rare.parts(0.0, 2)[0]) == [3, 4]  # the near end costs next to nothing
+    assert rare.parts(0.0, 2)[0][0].chance == pytest.approx(0.059)
+
+
+def test_laws_of_affected_voters_are_checked() -> None:
+    assert AffectedDistribution.exactly(2, 3).chances == (0.0, 0.0, 1.0, 0.0)
+    assert AffectedDistribution.binomial(3, 0).chances == (1.0, 0.0, 0.0, 0.0)
+    assert AffectedDistribution.binomial(3, 1).chances == (0.0, 0.0, 0.0, 1.0)
+    exact = [math.comb(30, r) * Fraction(1, 7) ** r * Fraction(6, 7) ** (30 - r) for r in range(31)]
+    for found, share in zip(AffectedDistribution.binomial(30, Fraction(1, 7)).chances, exact, strict=True):
+        assert share <= Fraction(found) <= share * (1 + Fraction(1, 10**15))
+    for bad in ((1.0,), (0.5, 0.4), (1.5, 0.0), (-0.1, 1.1)):
+        with refused("chances"):
+            AffectedDistribution(bad)
+    for count, K in ((4, 3), (-1, 3)):
+        with refused("count"):
+            AffectedDistribution.exactly(count, K)
+    for chance in (-0.1, 1.1):
+        with refused("chance"):
+            AffectedDistribution.binomial(3, chance)
+
+
+def test_few_counts_where_each_is_dear() -> None:
+    law, voters = AffectedDistribution.binomial(60, 0.4), Problem(60, Privacy(math.inf), Privacy(1.0))
+    private = Problem(60, Privacy(0.3), Privacy(1.0))
+    assert len(count_groups(voters, 1, law, 0.0)[0]) == mixture.MAX_GROUPS == 24
+    assert len(count_groups(private, 1, law, 0.0)[0]) == mixture.MAX_PRIVATE_GROUPS == 8
+    assert len(count_groups(voters, 300, law, 0.0)[0]) == 10  # 3000 steps
+    assert len(count_groups(voters, 5000, law, 0.0)[0]) == mixture.MIN_GROUPS == 6
+    assert count_groups(voters, 1, law, 0.1)[1] <= 4e-4
+    with refused("distribution", "60"):
+        mixture_total(np.zeros(6), Problem(5, Privacy(0.3), Privacy(1.0)), 2, law)
+    with refused("queries"):
+        mixture_total(np.zeros(61), voters, 0, law)

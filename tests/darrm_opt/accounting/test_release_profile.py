@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from fractions import Fraction
 from statistics import NormalDist
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.refusals import refused
+from support.rounded import hardly_above
 
 from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import inner_region, outer_region, privacy_region
@@ -19,8 +21,10 @@ from darrm_opt.accounting.release_profile import NoisyMajority, Release, Release
 from darrm_opt.accounting.total import total_privacy
 from darrm_opt.design.privacy_profile import MIN_IMPROVEMENT
 from darrm_opt.design.solver import solve
+from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
+from darrm_opt.rounding import ULP
 
 search = importlib.import_module("darrm_opt.accounting.release_profile")  # the package has a function of that name
 
@@ -29,7 +33,7 @@ KNOWN = {0.5: (0.3, 0.5, 0.12), 1.0: (0.4 - 0.08 * math.e, 0.4, 0.08)}
 
 def profile_of(lines: list[tuple[float, float]]) -> ReleaseProfile:
     epsilons, deltas = np.array(lines).T
-    region = outer_region([math.exp(each) for each in epsilons], deltas)
+    region = outer_region([math.exp(each) * (1 + 2 * ULP) for each in epsilons], deltas)
     return ReleaseProfile(epsilons, deltas, np.zeros((len(lines), 2)), region, region)
 
 
@@ -59,10 +63,14 @@ def test_a_gap_counts_in_units_of_what_is_allowed() -> None:
     gap = above - (0.5 - c * 0.12)
     q = (0.3 - KNOWN[1.0][0]) / (high - low)
     p = 0.3 + low * q
-    assert search._gap(KNOWN, 0.5, 1.0, 1e-3)[0] == pytest.approx(-gap / (1e-3 * (p - q)), rel=1e-9)
+    expected = -gap / (1e-3 * (p - q)), 0.5, math.log(c), 1.0
+    assert search._gap(KNOWN, 0.5, 1.0, 1e-3) == pytest.approx(expected, rel=1e-9)
     assert search._gap(KNOWN, 0.5, 1.0, 0.0)[0] == pytest.approx(-gap / (16 * MIN_IMPROVEMENT * c), rel=1e-9)
     assert search._gap(KNOWN, 0.5, 1.0, gap / (p - q) * 0.99) is not None
     assert search._gap(KNOWN, 0.5, 1.0, gap / (p - q) * 1.01) is None
+    assert search._gap(KNOWN | {math.log(c): (0, 0, 0)}, 0.5, 1.0, 1e-3) is None
+    for same in ((0.2, 0.5, 0.08), (0.2, 0.4, 0.12)):
+        assert search._gap(KNOWN | {1.0: same}, 0.5, 1.0, 1e-3) is None
 
 
 def test_a_profile_that_hardly_falls_is_lost_in_rounding() -> None:
@@ -199,3 +207,68 @@ def test_a_majority_that_is_not_proved_states_what_its_profile_proves() -> None:
     assert 0 <= event.epsilon - math.log(0.54 / 0.45) < 1e-9
     pure = NoisyMajority(noise, Problem(3, Privacy(math.inf), Privacy(1e-3), 1)).guarantee
     assert pure.privacy is None
+
+
+LINES = [(0.0, 0.3), (0.5, 0.1), (1.0, 0.02)]
+
+
+def test_a_profile_is_the_largest_over_the_vertices_rounded_up() -> None:
+    profile = profile_of(LINES)
+    corners = [(Fraction(p), Fraction(q)) for row in profile.outer.moves.tolist() for p, q in (row[::2], row[1::2])]
+    for epsilon in (-3.0, -0.2, 0.0, 0.3, 0.5, 0.77, 1.0, 2.0, 30.0):
+        c = Fraction(math.exp(epsilon))
+        exact = min(Fraction(1), max(Fraction(0), *(p - c * q for p, q in corners)))
+        assert hardly_above(profile.delta(epsilon), exact, 1e-14), epsilon
+    assert profile(np.zeros((2, 3))).shape == (2, 3)
+    assert profile.delta(-700.0) == 1.0
+    for epsilon, delta in LINES:
+        assert hardly_above(profile.delta(epsilon), delta, 1e-14)
+
+
+def test_a_profile_is_flat_from_its_largest_finite_loss_on() -> None:
+    leaks = profile_of(LINES)
+    flat = leaks.delta(30.0)
+    assert leaks.delta(leaks.max_loss) <= flat * (1 + 1e-5) + 1e-12
+    assert leaks.delta(0.99 * leaks.max_loss) > flat * (1 + 1e-4)
+    pure = profile_of([(0.4, 0.0)])
+    assert hardly_above(pure.max_loss, 0.4, 1e-14)
+    assert pure.discretisation(1) == pure.max_loss / 2000
+    assert pure.discretisation(10**6) == pure.max_loss / (search.MAX_DEFAULT_CELLS // (40 * 10**3))
+    assert pure.discretisation(10**18) == pure.max_loss
+    assert profile_of([(0.0, 0.0)]).discretisation(5) == 1.0
+    with pytest.raises(DeltaTooSmall, match=r"one release may leak with that probability, rounding included"):
+        leaks.epsilon(flat * (1 - 1e-9))
+    assert leaks.epsilon(flat) <= leaks.max_loss
+
+
+def test_lines_are_left_out_while_delta_rises_by_no_more_than_its_share() -> None:
+    profile = profile_of(LINES)
+    slopes = [math.exp(epsilon) for epsilon, _ in LINES]
+    between = 0.3 + (0.02 - 0.3) * (slopes[1] - slopes[0]) / (slopes[2] - slopes[0])
+    rise = between / 0.1 - 1
+    assert profile.coarser(rise * (1 - 1e-9)).moves.shape == profile.outer.moves.shape
+    fewer = profile.coarser(rise * (1 + 1e-9))
+    assert np.allclose(fewer.moves, profile_of([LINES[0], LINES[2]]).outer.moves, rtol=1e-12, atol=1e-15)
+    assert profile.coarser(0.0, 0.1 * rise * (1 + 1e-9)).moves.tolist() == fewer.moves.tolist()
+    assert profile.coarser(0.0).moves.shape == profile.outer.moves.shape
+    assert profile.coarser(1e9).moves.shape[0] >= 2  # the two at the ends stay
+
+
+def test_the_search_goes_on_where_a_profile_may_still_fall() -> None:
+    following = search._next_epsilon
+    assert following({0.0: (0.3, 0.5, 0.2)}) == pytest.approx(math.log(2.5) + 1e-5, rel=1e-12)
+    assert following({1.0: (0.0, 0.5, 0.16)}) == pytest.approx(1.25 + 1e-5, rel=1e-12)
+    assert following({20.0: (0.0, 1.0, 9e-14)}) == 30.0
+    for over in ({30.0: (0.1, 1.0, 1e-15)}, {1.0: (0.5, 0.5, 1e-6 / math.e)}, {1.0: (0.0, 0.5, 0.5 / math.e)}):
+        assert following(over) is None
+
+
+def test_slopes_are_rounded_up() -> None:
+    (slope,) = search._slopes(np.array([0.3]))
+    assert hardly_above(slope, math.exp(0.3), 1e-15)
+    assert slope > math.exp(0.3)
+
+
+def test_the_distribution_of_a_profile_is_of_one_release_unless_said_otherwise() -> None:
+    profile = profile_of(LINES)
+    assert profile.pld(0.1).delta(0.2) == profile.pld(0.1, count=1).delta(0.2) < profile.pld(0.1, count=2).delta(0.2)

@@ -17,7 +17,8 @@ from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import accounts, total
 from darrm_opt.accounting.accounts import STATED, Effort
 from darrm_opt.accounting.bits.adversary import POINTS as ADVERSARY_POINTS
-from darrm_opt.accounting.bits.recursion import MIN_POINTS
+from darrm_opt.accounting.bits.recursion import MIN_POINTS, BitTotal, compose_bits_any_order
+from darrm_opt.accounting.composition import NotApplicable
 from darrm_opt.accounting.guarantee import ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.release_profile import NoisyMajority, Release
@@ -295,10 +296,6 @@ def replaced(monkeypatch: pytest.MonkeyPatch, **found: Any) -> list[tuple[Any, .
 
 def test_a_total_keeps_what_is_less() -> None:
     assert total.ReleaseTotal(0.1, {"bits": Privacy(math.inf)}).account == "none"
-    floors: dict[str, Any] = {str(floor): DeltaTooSmall(0.1, floor, "it leaks") for floor in (0.5, 0.25, 0.75)}
-    with pytest.raises(DeltaTooSmall) as caught:
-        _ = total.ReleaseTotal(0.1, {}, floors).method
-    assert caught.value.floor == 0.25
     for known, epsilon, expected in (
         (Privacy(1.0, 0.5), 2.0, Privacy(2.0, 0.1)),  # whose δ is more than asked
         (Privacy(1.0, 0.1), 2.0, Privacy(1.0, 0.1)),
@@ -449,3 +446,61 @@ def test_a_number_of_releases_is_searched_from_an_estimate(kind: str) -> None:
             ((name, *_, given),) = asked
             assert name == ("total_of" if kind == "γ" else "cost")
             assert given.get("effort") == (STATED.for_search(7) if kind == "γ" else None)
+
+
+def test_totals_of_nothing() -> None:
+    nothing = total.total_privacy(RELEASE, 0, 0.0, fresh=True)
+    assert {each.epsilon for each in nothing.totals.values()} == {0.0}
+    assert (nothing.epsilon_at_least, nothing.refused, nothing.fresh) == (0.0, {}, True)
+    assert total.exact_epsilon(RELEASE.noise, RELEASE.problem, 0, 0.0) == 0.0
+    assert total.total_privacy(RELEASE, 2, 1e-6).fresh is False
+
+
+def test_the_recursion_of_a_total_takes_the_points_that_it_can_afford(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def composed(parts: object, *, points: int) -> BitTotal:
+        asked.append(points)
+        return compose_bits_any_order(parts, points=101)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(accounts, "compose_bits_any_order", composed)
+    monkeypatch.setattr(accounts, "GRID_PRECISION", -1.0)  # no coarser grid will do
+    vertices = RELEASE.profile.outer.moves.shape[0]
+    bits = accounts.NAMES - {"bits"}
+    for limit, points in ((1e12, 40_001), (vertices * 6 * 2000.5, 2000), (vertices * 6 * 1001, 1001)):
+        total.total_of([(RELEASE.guarantee, 6)], 1e-6, effort=accounts.STATED._replace(updates=limit), skip=bits)
+        assert asked[-1] == points
+    short = accounts.STATED._replace(updates=vertices * 6 * 1001 - 1)
+    refusal = total.total_of([(RELEASE.guarantee, 6)], 1e-6, effort=short, skip=bits).refused["bits"]
+    assert "each on at least 1001 points, take too long" in str(refusal)
+
+
+def test_the_least_total_within_delta_counts_and_the_least_floor_is_told() -> None:
+    totals = {
+        "simple": Privacy(1.0, 0.2),
+        "pld": Privacy(3.0, 0.1),
+        "bits": Privacy(2.0, 0.1),
+        "models": Privacy(9.0, 0.0),
+    }
+    found = total.ReleaseTotal(0.1, totals, {})
+    assert (found.method, found.best) == ("bits", Privacy(2.0, 0.1))
+    floors: dict[str, NotApplicable] = {
+        "bits": DeltaTooSmall(0.1, 0.3, "why"),
+        "pld": DeltaTooSmall(0.1, 0.2, "why"),
+        "laws": DeltaTooSmall(0.1, 0.4, "why"),
+        "long": TooMuchWork("long"),
+    }
+    with pytest.raises(DeltaTooSmall) as refused:
+        _ = total.ReleaseTotal(0.1, {"simple": Privacy(1.0, 0.2)}, floors).best
+    assert refused.value.floor == 0.2
+    with pytest.raises(TooMuchWork):
+        _ = total.ReleaseTotal(0.1, {}, {"long": floors["long"]}).method
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("queries", [1, 2, 7])
+def test_a_delta_below_rounding_costs_no_more_than_none(queries: int, fresh: bool) -> None:
+    noise, voters = NoiseFunction(np.full(3, 0.43)), Problem(2, Privacy(1.7e-12), Privacy(1.0), 1)
+    none = total.exact_epsilon(noise, voters, queries, 0.0, fresh=fresh)
+    for delta in (1e-300, 1e-18, 8e-14):
+        assert total.exact_epsilon(noise, voters, queries, delta, fresh=fresh) <= none < 1e-11

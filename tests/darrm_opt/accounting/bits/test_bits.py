@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from support.cases import for_each
 from support.enumeration import Pair, adaptive_bits_delta, exp_fraction
 from support.refusals import refused
+from support.rounded import hardly_above
 
-from darrm_opt.accounting.bits.recursion import compose_bits, compose_bits_any_order
+from darrm_opt.accounting.bits import recursion
+from darrm_opt.accounting.bits.recursion import BitTotal, compose_bits, compose_bits_any_order
 from darrm_opt.accounting.bits.region import inner_region, outer_region, privacy_region
 from darrm_opt.accounting.composition.optimal import optimal_composition
 from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
@@ -207,3 +209,57 @@ def test_bad_pairs_are_named(pairs: list[float]) -> None:
 def test_regions_without_privacy_are_rejected() -> None:
     with refused("epsilon"):
         privacy_region(Privacy(math.inf))
+
+
+CURVE = BitTotal(0.5, np.array([0.5, 0.2, 0.1]), guaranteed=True)
+
+
+def test_between_grid_points_a_total_is_the_chord_in_the_odds() -> None:
+    for epsilon, exact in ((0.0, 0.5), (0.5, 0.2), (1.0, 0.1), (7.0, 0.1), (math.inf, 0.1)):
+        assert hardly_above(CURVE.delta(epsilon), exact), epsilon
+    for cell, (left, right) in enumerate([(0.5, 0.2), (0.2, 0.1)]):
+        for inside in (0.1, 0.25, 0.4):
+            share = math.expm1(inside) / math.expm1(0.5)
+            assert hardly_above(CURVE.delta(0.5 * cell + inside), left + share * (right - left) - 1e-15)
+    assert BitTotal(0.5, np.zeros(3), guaranteed=True).delta(0.2) == 0.0
+    assert BitTotal(0.5, np.full(3, 1.0), guaranteed=True).delta(0.2) == 1.0
+    with refused("epsilon"):
+        CURVE.delta(-0.1)
+
+
+def test_a_total_epsilon_is_where_the_curve_meets_delta() -> None:
+    assert CURVE.epsilon(0.6) == 0.0
+    assert hardly_above(CURVE.epsilon(0.2), 0.5)
+    assert hardly_above(CURVE.epsilon(0.1 + 1e-12), 1.0 - 1e-10, 1e-9)
+    assert hardly_above(BitTotal(2.0, CURVE.values, guaranteed=True).epsilon(0.1 + 1e-12), 4.0 - 1e-9, 1e-8)
+    with pytest.raises(DeltaTooSmall) as refused:
+        CURVE.epsilon(0.0999)
+    assert hardly_above(refused.value.floor, 0.1)
+    assert "that is the probability of an infinite loss, rounding included" in str(refused.value)
+
+
+def test_the_work_of_a_recursion_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    region = privacy_region(Privacy(0.3))
+    updates = region.moves.shape[0] * 3 * 11
+    monkeypatch.setattr(recursion, "MAX_WORK", updates)
+    assert compose_bits([(region, 3)], points=11).values.size == 11
+    monkeypatch.setattr(recursion, "MAX_WORK", updates - 1)
+    with pytest.raises(TooMuchWork, match=r"updates exceed the limit of"):
+        compose_bits([(region, 3)], points=11)
+    with pytest.raises(TooMuchWork):  # of one kind there is one order
+        compose_bits_any_order([(region, 3)], points=11)
+    monkeypatch.setattr(recursion, "MAX_WORK", updates)
+    assert compose_bits_any_order([(region, 3)], points=11).values.size == 11
+    other = privacy_region(Privacy(0.4))
+    states = (region.moves.shape[0] + other.moves.shape[0]) * (3 + 1) * (2 + 1)  # 0 to 3 and 0 to 2 of them done
+    monkeypatch.setattr(recursion, "MAX_WORK", states * 11)
+    assert compose_bits_any_order([(region, 3), (other, 2)], points=11).values.size == 11
+    monkeypatch.setattr(recursion, "MAX_WORK", states * 11 - 1)
+    with pytest.raises(TooMuchWork):
+        compose_bits_any_order([(region, 3), (other, 2)], points=11)
+
+
+def test_releases_that_are_not_made_cost_nothing() -> None:
+    region = privacy_region(Privacy(0.3))
+    assert compose_bits([(region, 0)], points=3).epsilon(0.0) == 0.0
+    assert not compose_bits([(region, 1)], points=3).values.flags.writeable

@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 from support.cases import for_each
 from support.refusals import refused
+from support.rounded import hardly_above
 
+from darrm_opt import NoiseFunction, Problem
+from darrm_opt.accounting import accounts, pld
 from darrm_opt.accounting.composition.optimal import (
     least_possible_delta,
     optimal_composition,
@@ -34,6 +37,7 @@ from darrm_opt.accounting.pld import (
     profile_of_event,
     symmetric_profile,
 )
+from darrm_opt.accounting.release_profile import Release
 from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.noise import Array
 from darrm_opt.problem import Privacy
@@ -385,3 +389,98 @@ def test_a_converted_distribution_pays_for_rounding() -> None:
     for epsilon in (0.0, 1.0, 20.0):
         assert ours.delta(epsilon) * (1 - 1e-15) <= guarded.get_delta_for_epsilon(epsilon) + 1e-15
         assert guarded.get_delta_for_epsilon(epsilon) <= ours.delta(epsilon) + ours.guard
+
+
+def test_the_guard_is_that_of_its_derivation() -> None:
+    one = pld_of(Privacy(0.25, 1e-3), 0.25)
+    assert one.mass_error == pld.MASS_ERROR
+    assert hardly_above(one.guard, one.mass_error + (one.masses.size + 4 * one.max_loss + 8) * ULP, 1e-29)
+    many = one.repeated(7)
+    points = 2 * max(3, many.masses.size)
+    eta = 4 * ULP * math.log2(points)
+    fourier = math.sqrt(points) * (8 * eta + 7 * 8 * ULP)
+    assert many.mass_error == pytest.approx(math.expm1(7 * one.mass_error) + fourier, rel=1e-12, abs=0)
+    assert hardly_above(many.max_loss, 1.75, 1e-15)
+    both = one.then(many)
+    points = 2 * (3 + many.masses.size)
+    error = one.mass_error + many.mass_error * (1 + one.mass_error)
+    error += 3 * math.sqrt(points) * 4 * ULP * math.log2(points)
+    assert both.mass_error == pytest.approx(error, rel=1e-12, abs=0)
+    assert hardly_above(both.max_loss, 2.0, 1e-15)
+    assert one.repeated(1) is one
+
+
+def test_profiles_compose_on_the_grid_of_the_longest() -> None:
+    voters = Problem(3, Privacy(0.3), Privacy(0.3))
+    short, long = (Release(NoiseFunction(np.full(4, gamma)), voters) for gamma in (0.05, 0.1))
+    assert short.profile.max_loss < long.profile.max_loss
+    composed = accounts.compose_profiles([(short.profile, 1), (long.profile, 2)])
+    assert composed.discretisation == long.profile.discretisation(3)
+
+
+def test_lengths_of_distributions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = pld_of(Privacy(0.25, 1e-3), 0.25)
+    whole = one.repeated(9)
+    monkeypatch.setattr(pld, "MAX_CELLS", whole.masses.size)
+    assert one.repeated(9).masses.size == whole.masses.size
+    monkeypatch.setattr(pld, "MAX_CELLS", whole.masses.size - 1)
+    with pytest.raises(TooMuchWork, match=r"a PLD at discretisation 0.25 would need 19 cells; the limit is 18"):
+        one.repeated(9)
+    monkeypatch.setattr(pld, "MAX_CELLS", 11)
+    with pytest.raises(TooMuchWork, match=r"would need 12 cells; the limit is 11"):
+        one.then(one)
+    with refused("discretisation"):
+        one.then(pld_of(Privacy(0.5), 0.5))
+
+
+def test_no_mechanism_costs_nothing() -> None:
+    nothing = pld.pld_composition_of_sequence({}, 0.1)
+    assert (nothing.privacy, nothing.guard) == (Privacy(0.0, 0.1), 0.0)
+
+
+def test_a_common_discretisation_divides_what_is_written() -> None:
+    assert common_discretisation([0.3, 0.2]) == pytest.approx(0.1, rel=1e-15)
+    assert common_discretisation([0.0, 0.0]) == 1.0
+    assert common_discretisation([0.0], 0.25) == 0.25
+    assert common_discretisation([0.7]) == 0.7
+    assert common_discretisation([1.0], 0.3) == pytest.approx(1 / 3, rel=1e-15)
+    assert common_discretisation([1.0, 0.5], 0.3) == 0.3
+    cells = pld.DEFAULT_CELLS
+    assert common_discretisation([1.0, 1.0 + 1e-12]) == (1.0 + 1e-12) / cells
+    for bad in (0.0, -1.0, math.inf):
+        with refused("discretisation"):
+            common_discretisation([1.0], bad)
+
+
+def test_the_profile_of_a_mechanism_is_that_of_randomised_response_rounded_up() -> None:
+    profile = pld.profile_of_event(Privacy(0.7, 0.01))
+    p = Fraction(1) / (1 + Fraction(math.exp(-0.7)))
+    at = np.array([-3.0, -0.7, -0.2, 0.0, 0.3, 0.7, 2.0])
+    for epsilon, found in zip(at.tolist(), profile(at).tolist(), strict=True):
+        behind, before = (max(Fraction(0), 1 - Fraction(math.exp(epsilon - loss))) for loss in (0.7, -0.7))
+        exact = Fraction(0.01) + (1 - Fraction(0.01)) * (p * behind + (1 - p) * before)
+        assert exact - Fraction(1, 10**16) <= Fraction(found) <= exact * (1 + Fraction(1, 10**14)), epsilon
+    assert profile(np.array([0.7]))[0] <= 0.01 * (1 + 20 * ULP)
+
+
+def test_a_symmetric_profile_holds_at_every_epsilon() -> None:
+    def half(epsilons: Array) -> Array:
+        return np.asarray(np.maximum(0.0, 0.3 - epsilons))
+
+    everywhere = symmetric_profile(half)
+    assert everywhere(np.array([0.1])).tolist() == half(np.array([0.1])).tolist()
+    (found,) = everywhere(np.array([-0.1]))
+    assert hardly_above(found, 1 - math.exp(-0.1) * (1 - 0.2) - 1e-16, 2e-15)
+    assert everywhere(np.array([-50.0])).tolist() == [1.0]
+
+
+def test_a_profile_that_would_take_too_many_cells_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    profile: Callable[..., object] = lambda at: np.where(at < 0, 1.0, 0.0)  # noqa: E731
+    monkeypatch.setattr(pld, "MAX_CELLS", 8)
+    assert pld_from_profile(profile, discretisation=0.25, max_loss=1.0).max_loss == 1.0  # type: ignore[arg-type]
+    with pytest.raises(TooMuchWork, match=r"max_loss = 1.01 at discretisation 0.25 needs more than 8 cells"):
+        pld_from_profile(profile, discretisation=0.25, max_loss=1.01)  # type: ignore[arg-type]
+    for wrong in (lambda at: at[:-1], lambda at: 0 * at - 1e-9, lambda at: 0 * at + 1.0 + 1e-9):
+        with refused("profile"):
+            pld_from_profile(wrong, discretisation=0.25, max_loss=1.0)
+    assert pld_from_profile(lambda at: 0 * at, discretisation=0.25, max_loss=0.0).max_loss == 0.25

@@ -102,12 +102,14 @@ def read_text(source: str) -> str:
 
 def is_release_log(file: str) -> bool:
     """Return whether a file begins as a release log does: a checksum, and a record that says so."""
+    try:
+        with Path(file).open("rb") as log:
+            head = log.read(256)
+    except OSError:
+        return False
+    if b' {"kind":"' not in head:  # the rest takes long to import, and most files are no log
+        return False
     from darrm_opt.release.journal import CHECKSUM
     from darrm_opt.release.log_lines import KIND
 
-    start = f' {{"kind":"{KIND}"'.encode()
-    try:
-        with Path(file).open("rb") as log:
-            return log.read(256)[CHECKSUM:].startswith(start)
-    except OSError:
-        return False
+    return head[CHECKSUM:].startswith(f' {{"kind":"{KIND}"'.encode())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from math import inf
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from darrm.cli.files import is_release_log, read_text
 from darrm.cli.output import ExitCode, ProgressDisplay, fail, option_of
-from darrm.cli.question_options import given_fields
+from darrm.cli.question_options import PROBLEM_FIELDS, given_fields
 from darrm_opt.design.certificate import Arithmetic, verify
 from darrm_opt.design.report import certificate_text, count_text, guarantee, problem_text
 from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate, NotProven, Rule
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from darrm_opt.accounting.sampling import Sampling
     from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.release import ReleaseLog
-
-BARE_FIELDS = ("K", "m", "epsilon", "Delta", "delta", "affected", "target_epsilon", "targets", "profile")
-"""Fields of a problem beside ``gamma``, as people write them; their defaults are those of the options."""
 
 LEAST_FILE = '{"K": 5, "m": 2, "epsilon": 0.5, "gamma": [0.9, 0.5, 0.1, 0.1, 0.5, 0.9]}'
 """The shortest file that names its problem."""
@@ -160,12 +157,8 @@ def _claims_in(content: Any, asked: Asked) -> Iterator[GammaClaim | MechanismCla
     if isinstance(content, list):
         problem = asked.problem(max(1, len(content) - 1))
         yield GammaClaim(problem, NoiseFunction(_numbers(content), problem.K))
-    elif isinstance(content, dict) and "kind" in content:
-        yield _mechanism_in(content)
-    elif isinstance(content, dict) and "format" in content and not content.keys().isdisjoint(("problem", "gamma")):
-        yield _answer_in(content)
-    elif isinstance(content, dict) and "gamma" in content:
-        yield _bare_in(content)
+    elif isinstance(content, dict) and (known := [has for has in _OBJECTS if content.keys() >= {*has}]):
+        yield _OBJECTS[known[0]](content)
     elif not isinstance(content, dict) or "without_noise" not in content:  # a comparison has γ without their problems
         for design in _designs_in(content):
             yield _answer_in(design) if "format" in design else _option_in(design, content)
@@ -212,9 +205,9 @@ def _bare_in(content: dict[str, Any]) -> GammaClaim:
     from darrm_opt.questions.design import stated_problem
 
     for name in content:
-        if name not in (*BARE_FIELDS, "gamma"):
-            raise InvalidInput("FILE", name, f"fields {', '.join(BARE_FIELDS)} and gamma", f"Such as {LEAST_FILE}.")
-    gamma, fields = content["gamma"], dict[str, Any]({name: content.get(name) for name in BARE_FIELDS})
+        if name not in (*PROBLEM_FIELDS, "gamma"):
+            raise InvalidInput("FILE", name, f"fields {', '.join(PROBLEM_FIELDS)} and gamma", f"Such as {LEAST_FILE}.")
+    gamma, fields = content["gamma"], dict[str, Any]({name: content.get(name) for name in PROBLEM_FIELDS})
     needed = () if fields["profile"] else ("epsilon",) if fields["targets"] else ("epsilon", "m")
     for name in needed:
         if fields[name] is None and (name == "epsilon" or fields["target_epsilon"] is None):
@@ -470,6 +463,14 @@ def _table_proof(file: str) -> Proof:
     text = f"{count_text(count, 'answer')}, each proved private for the problem that it names."
     return Proof(private=True, content={"rows": count}, text=text)
 
+
+_OBJECTS: dict[tuple[str, ...], Callable[[dict[str, Any]], GammaClaim | MechanismClaim]] = {
+    ("kind",): _mechanism_in,
+    ("format", "problem"): _answer_in,
+    ("format", "gamma"): _answer_in,
+    ("gamma",): _bare_in,
+}
+"""JSON objects that are one γ or mechanism: the fields by which each is known, the first counting, and its claim."""
 
 _ALONE = Asked({}, "float", "own")  # nothing beside the file
 

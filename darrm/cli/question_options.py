@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -44,38 +44,57 @@ COMPOSED: dict[str, dict[str, CommandOption]] = {
 """Options by the fields that they state: several at once, or what a text or file says."""
 
 
+PROBLEM_FIELDS = ("K", "m", "epsilon", "Delta", "delta", "affected", "target_epsilon", "targets", "profile")
+"""Fields of the problem of a γ, in the order of requests."""
+
+DESIGN_DEFAULTS = {"Delta": 0.0, "shape": "free", "method": "auto", "backend": "highs"}
+"""Values of the fields of a design where none is typed, as `darrm_opt.questions.design` has them."""
+
+
 def fields_of(path: str, *without: str) -> Made:
     """Return the options of the fields of a question, but for those of some."""
 
     def made() -> list[Parameter]:
-        return [each for each in question_parameters(_question(path)) if each.name not in without]
+        from darrm_opt.questions.registry import QUESTIONS
+
+        return [each for each in question_parameters(QUESTIONS[path]) if each.name not in without]
 
     return Made(made)
 
 
-def _question(path: str) -> type[Question]:
-    if path == "gamma":  # which loads nothing of the others
-        from darrm_opt.questions.design import Design
-
-        return Design
-    from darrm_opt.questions.registry import QUESTIONS
-
-    return QUESTIONS[path]
-
-
 def question_parameters(question: type[Question]) -> list[Parameter]:
     """Return an option for each field that has one, or several as `COMPOSED` says."""
+    defaults = {each.name: each.default for each in question.stated()}
+    return _parameters(question.declared(), defaults, partial(get_type_hints, question))
+
+
+def design_parameters(*names: str) -> list[Parameter]:
+    """Return the options of fields of a design, whose question takes long to import, from their declarations alone."""
     from darrm_opt.fields import FIELDS
 
-    found, declared = [], question.declared()
-    defaults = {each.name: each.default for each in question.stated()}
+    return _parameters({name: FIELDS[name] for name in names}, dict.fromkeys(names) | DESIGN_DEFAULTS, _design_hints)
+
+
+def _design_hints() -> dict[str, Any]:
+    from darrm_opt.design.solver import Method, Shape
+
+    return {"method": Method, "shape": Shape, "backend": str}
+
+
+Hints = Callable[[], dict[str, Any]]  # the types of fields, which only the help needs
+
+
+def _parameters(declared: Mapping[str, Field], defaults: Mapping[str, Any], hints: Hints) -> list[Parameter]:
+    from darrm_opt.fields import FIELDS
+
+    found = []
     for name in sorted(declared, key=[*FIELDS].index):
-        parts = COMPOSED[name] if name in COMPOSED else {name: _option(question, declared[name], defaults)}
+        parts = COMPOSED[name] if name in COMPOSED else {name: _option(declared[name], defaults, hints)}
         found += parameters_of(parts)
     return found
 
 
-def _option(question: type[Question], field: Field, defaults: dict[str, Any]) -> CommandOption:
+def _option(field: Field, defaults: Mapping[str, Any], hints: Hints) -> CommandOption:
     """Return the option of a field: an objective is how votes fall, unless a prior is asked beside it.
 
     Its texts are for the help alone.
@@ -94,15 +113,15 @@ def _option(question: type[Question], field: Field, defaults: dict[str, Any]) ->
     otherwise = field.otherwise.removeprefix("by default ")
     if not otherwise and default not in (None, dataclasses.MISSING):
         otherwise = str(default)
-    words = partial(_values, question, field)
+    words = partial(_values, field, hints)
     return CommandOption(flag, lambda: field.help, words, panel, otherwise, alias=alias, field=field)
 
 
-def _values(question: type[Question], field: Field) -> str:
+def _values(field: Field, hints: Hints) -> str:
     """Return what the value of an option is, as the help shows it."""
     if field.name == "backend":
         return backends()
-    hint = get_type_hints(question)[field.name] if field.kind == "choice" else None
+    hint = hints()[field.name] if field.kind == "choice" else None
     if get_origin(hint) is Literal:
         return "|".join(get_args(hint))
     return f"{field.metavar},…" if field.kind == "list" else field.metavar

@@ -35,10 +35,9 @@ _PRIOR = CommandOption(
 
 def _design_parameters() -> list[Parameter]:
     """Return the options of a design, whose objective is how votes fall."""
-    from darrm.cli.question_options import question_parameters
-    from darrm_opt.questions.design import Design
+    from darrm.cli.question_options import PROBLEM_FIELDS, design_parameters
 
-    asked = [each for each in question_parameters(Design) if each.name not in ("objective", "gap")]
+    asked = design_parameters(*PROBLEM_FIELDS, "shape", "method", "backend", "time_limit")
     return [*asked, *parameters_of({"prior": _PRIOR})]
 
 

@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import ExitCode, answer, as_json, fail, say
 from darrm.cli.parameters import AsJson, declared_option
-from darrm.cli.parser import Argument, CommandOption
-from darrm.cli.question_options import fields_of
+from darrm.cli.parser import Argument, CommandOption, Made
+from darrm.cli.question_options import PROBLEM_FIELDS, design_parameters
 
 if TYPE_CHECKING:
     from darrm.cli.proofs import Proof
-
-OF_SOLVE = ("objective", "shape", "method", "backend", "time_limit", "gap")
-"""Fields of a design that say how γ is found, which its proof does not need."""
 
 
 def verify(
@@ -25,7 +22,7 @@ def verify(
             "…, γ(K); - is stdin.",
         ),
     ],
-    options: Annotated[dict[str, Any], fields_of("gamma", *OF_SOLVE)],
+    options: Annotated[dict[str, Any], Made(lambda: design_parameters(*PROBLEM_FIELDS))],
     arithmetic: Annotated[
         str,
         declared_option("arithmetic", values="float|ball"),

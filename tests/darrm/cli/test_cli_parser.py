@@ -21,17 +21,21 @@ from darrm.cli.parser import (
     Command,
     CommandOption,
     Made,
+    Parameter,
     UsageError,
     parameters_of,
     parse,
     parse_verb,
     verb_help,
 )
-from darrm.cli.question_options import fields_of
+from darrm.cli.question_options import PROBLEM_FIELDS, design_parameters, question_parameters
 from darrm_opt.accounting.sampling import Scheme
+from darrm_opt.questions.design import Design
 from darrm_opt.questions.registry import QUESTIONS
 
 VERBS = all_verbs()
+
+DESIGN_FIELDS = *PROBLEM_FIELDS, "shape", "method", "backend", "time_limit", "gap"
 
 taken: dict[str, Any] = {}
 
@@ -44,7 +48,7 @@ GROUP = {
 
 def verb(
     file: Annotated[str, Argument("FILE", "A file.")],
-    asked: Annotated[dict[str, Any], fields_of("gamma", "objective")],
+    asked: Annotated[dict[str, Any], Made(lambda: design_parameters(*DESIGN_FIELDS))],
     design: Annotated[dict[str, Any], Made(lambda: parameters_of(GROUP))],
     output: Annotated[str | None, CommandOption("--output", "Another file.", "FILE")] = None,
     *,
@@ -65,6 +69,15 @@ def called_with(*words: str) -> dict[str, Any]:
     taken.clear()
     COMMAND.call(parse(words, COMMAND.parameters))
     return dict(taken)
+
+
+def test_options_of_a_design_are_those_of_its_question() -> None:
+    def shown(parameters: list[Parameter]) -> list[Any]:
+        declared = [each.declared for each in parameters if isinstance(each.declared, CommandOption)]
+        return [(each.flag, each.help, each.metavar, each.panel, each.otherwise, each.alias) for each in declared]
+
+    of_question = [each for each in question_parameters(Design) if each.name != "objective"]
+    assert shown(design_parameters(*DESIGN_FIELDS)) == shown(of_question)
 
 
 @pytest.mark.parametrize("name", VERBS)

@@ -23,7 +23,7 @@ from functools import cached_property
 from typing import Any
 
 from darrm_opt._version import __version__
-from darrm_opt.arguments import real_number
+from darrm_opt.arguments import field_number, real_number
 from darrm_opt.design.certificate import Certificate
 from darrm_opt.design.objective import AnyObjective, as_objective
 from darrm_opt.design.solution import Solution, Statistics, Status
@@ -229,3 +229,20 @@ def content_key(**content: Any) -> str:
 def digest(text: str) -> str:
     """Return the SHA-256 of ``text``, 64 hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def planned_fields(queries: int, total: Privacy) -> dict[str, Any]:
+    """Return the fields that record the queries and the total of a design."""
+    return {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
+
+
+def planned_total(record: dict[str, Any]) -> tuple[int, Privacy] | None:
+    """Return the queries and the total that `planned_fields` wrote, untrusted (see `VoteMechanism.fits`)."""
+    names = ("queries", "total_epsilon", "total_delta")
+    if not any(name in record for name in names):
+        return None
+    queries = field_number(record.get("queries"), "queries")
+    accepted = "a finite number of nats, at least 0"
+    epsilon = real_number(record.get("total_epsilon"), "total_epsilon", accepted, least=0, below=math.inf)
+    delta = field_number(record.get("total_delta"), "total_delta")
+    return queries, Privacy(epsilon, delta)

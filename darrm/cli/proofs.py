@@ -16,7 +16,14 @@ from darrm_opt.design.report import certificate_text, count_text, guarantee, pro
 from darrm_opt.errors import DarrmError, InvalidInput, NotPrivate, NotProven, Rule
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.record import DesignSpec, check_allowance, problem_from_record, problem_record
+from darrm_opt.record import (
+    DesignSpec,
+    check_allowance,
+    planned_fields,
+    planned_total,
+    problem_from_record,
+    problem_record,
+)
 from darrm_opt.untrusted import TOLERANCE, check_written, field, json_values, typed
 from darrm_opt.verification import read_solution, verify_solution
 
@@ -172,8 +179,6 @@ def _numbers(gamma: list[Any]) -> list[Any]:
 
 def _answer_in(content: dict[str, Any]) -> GammaClaim:
     """Return the γ of an answer of `darrm solve` or `plan`, whose claims must be those of its γ."""
-    from darrm_opt.mechanisms.base import planned_total
-
     claim = read_solution(content)
     solution = verify_solution(claim, DesignSpec.of(claim))
     planned, fresh = planned_total(content), typed(bool, content.get("fresh", False), "fresh")
@@ -392,7 +397,6 @@ def _table_fields(mechanism: VoteMechanism) -> tuple[dict[str, Any], str, str] |
 def _log_proof(file: str) -> Proof:
     """Return the proof of what a release log releases by, and of its total."""
     from darrm.cli.release_logs import assumption, budget_fields
-    from darrm_opt.mechanisms.base import planned_fields
     from darrm_opt.release import ReleaseLog
 
     log = ReleaseLog(file, read_only=True)

@@ -17,9 +17,10 @@ from darrm_opt.arguments import whole_number
 from darrm_opt.design.report import assumed_text, count_text, guarantee, text_above
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import VoteMechanism
-from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds, planned_total
+from darrm_opt.mechanisms.base import mechanism_from_record, mechanism_kinds
 from darrm_opt.mechanisms.table import GroupTableMechanism
 from darrm_opt.problem import Privacy
+from darrm_opt.record import planned_total
 from darrm_opt.release import ReleaseLog
 from darrm_opt.release.log import mechanism_of
 from darrm_opt.tables.record import group_records

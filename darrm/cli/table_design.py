@@ -113,7 +113,7 @@ def show_table_design(
         utilities_to_dict,
     )
     from darrm_opt.design.report import count_text
-    from darrm_opt.mechanisms.base import planned_fields
+    from darrm_opt.record import planned_fields
     from darrm_opt.tables.record import KIND, TableSpec, table_solution_record
 
     objective = _objective(asked["prior"], table, problem)
@@ -140,7 +140,7 @@ def show_table_design(
     if json:
         answer(as_json(table_to_dict(solution) | (utilities_to_dict(spec, baselines) if baselines else {})))
     else:
-        answer(_text(solution, baselines))
+        answer((_plurality_text if alike else _group_text)(solution, problem, baselines))
     end(exit_code_of(solution.status))
 
 
@@ -179,16 +179,6 @@ def _solved(spec: TableSpec, backend: str, limit: Any, seconds: float, *, cache:
 
     with closing(open_store(cache_url(os.environ))) as store:
         return cached_table(spec.problem, spec.objective, store=store, **options).solution
-
-
-def _text(solution: TableSolution, baselines: Sequence[Baseline]) -> str:
-
-    problem = solution.problem
-    from darrm_opt.tables.groups import GroupCells
-
-    if isinstance(solution.table.cells, GroupCells):
-        return _group_text(solution, problem, baselines)
-    return _plurality_text(solution, problem, baselines)
 
 
 def _plurality_text(solution: TableSolution, problem: Problem, baselines: Sequence[Baseline]) -> str:

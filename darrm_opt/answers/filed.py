@@ -12,8 +12,9 @@ from typing import Any
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import DeltaTooSmall
 from darrm_opt.mechanisms import VoteMechanism
-from darrm_opt.mechanisms.base import mechanism_from_record, planned_total
+from darrm_opt.mechanisms.base import mechanism_from_record
 from darrm_opt.problem import Privacy
+from darrm_opt.record import planned_total
 from darrm_opt.rounding import float_above
 
 

@@ -20,13 +20,13 @@ from darrm_opt.answers.tables import record_in_answer
 from darrm_opt.design.report import count_text, text_above, voters_text
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism
-from darrm_opt.mechanisms.base import mechanism_kinds, planned_total
+from darrm_opt.mechanisms.base import mechanism_kinds
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.problem import FRESH, Privacy
-from darrm_opt.record import problem_from_record
+from darrm_opt.record import planned_total, problem_from_record
 from darrm_opt.release.log import ReleaseLog
 from darrm_opt.untrusted import typed
 from darrm_opt.verification import read_solution

@@ -11,11 +11,10 @@ from darrm_opt.answers.filed import filed
 from darrm_opt.answers.running_time import clip, fitted_seconds, solve_seconds
 from darrm_opt.answers.verification import member, members
 from darrm_opt.errors import InvalidInput, VerificationFailed
-from darrm_opt.mechanisms.base import planned_fields
 from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
 from darrm_opt.planning.table_baselines import Baseline, table_baselines
 from darrm_opt.problem import Privacy, Problem
-from darrm_opt.record import DesignSpec
+from darrm_opt.record import DesignSpec, planned_fields
 from darrm_opt.tables.corners import check_reach
 from darrm_opt.tables.groups import MAX_CELLS, GroupCells, group_cells
 from darrm_opt.tables.objective import TableObjective, is_plurality

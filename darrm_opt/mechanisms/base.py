@@ -582,23 +582,6 @@ def mechanism_from_record(record: Any) -> VoteMechanism:
     return mechanism
 
 
-def planned_fields(queries: int, total: Privacy) -> dict[str, Any]:
-    """Return the fields that record the queries and the total of a design."""
-    return {"queries": queries, "total_epsilon": total.epsilon, "total_delta": total.delta}
-
-
-def planned_total(record: dict[str, Any]) -> tuple[int, Privacy] | None:
-    """Return the queries and the total that `planned_fields` wrote: untrusted (see `VoteMechanism.fits`)."""
-    names = ("queries", "total_epsilon", "total_delta")
-    if not any(name in record for name in names):
-        return None
-    queries = field_number(record.get("queries"), "queries")
-    accepted = "a finite number of nats, at least 0"
-    epsilon = real_number(record.get("total_epsilon"), "total_epsilon", accepted, least=0, below=math.inf)
-    delta = field_number(record.get("total_delta"), "total_delta")
-    return queries, Privacy(epsilon, delta)
-
-
 def with_shape(mechanism: VoteMechanism, K: int, affected: int) -> VoteMechanism:
     """Return a mechanism for another number of voters, or of votes that a record can move; it keeps its check."""
     checks = {name: getattr(mechanism, name, None) for name in CHECKS} if mechanism.has_check else {}

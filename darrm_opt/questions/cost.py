@@ -14,11 +14,12 @@ from darrm_opt.arguments import field_number
 from darrm_opt.design.report import count_text, guarantee
 from darrm_opt.errors import InvalidInput, Rule, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism, calibrated_names, mechanism_class
-from darrm_opt.mechanisms.base import CHECKS, MAX_CLASSES, planned_fields
+from darrm_opt.mechanisms.base import CHECKS, MAX_CLASSES
 from darrm_opt.problem import Privacy
 from darrm_opt.questions.question import Answer, answer_field, question_field
 from darrm_opt.questions.sampled import AllocationAnswer, SampledQuestion, SamplingAnswer
 from darrm_opt.questions.voters import PublicQuestion, WithinTotalQuestion
+from darrm_opt.record import planned_fields
 
 COST_SECONDS = 0.5  # about how long the cost of a mechanism takes [s]: up to a second and a half for 1000 releases
 CALIBRATION_SECONDS = 5.0  # about how long a calibration takes [s]: 1 to 13, most where bits are accounted for

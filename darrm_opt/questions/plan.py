@@ -24,7 +24,7 @@ from darrm_opt.design.report import (
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms import calibrated_names
-from darrm_opt.mechanisms.base import CONFIDENT, planned_fields
+from darrm_opt.mechanisms.base import CONFIDENT
 from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.planning import Option, Plan, plan
 from darrm_opt.planning.group_plan import group_question, plan_groups
@@ -57,7 +57,7 @@ from darrm_opt.questions.voters import (
     prior_refused,
     voter_groups,
 )
-from darrm_opt.record import DesignSpec, problem_record, solution_record
+from darrm_opt.record import DesignSpec, planned_fields, problem_record, solution_record
 from darrm_opt.tables.objective import PluralityObjective, as_table_objective
 from darrm_opt.tables.priors import PastVotes, Ties, is_class_prior, parse_prior
 from darrm_opt.tables.record import group_records

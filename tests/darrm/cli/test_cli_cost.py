@@ -87,8 +87,3 @@ def test_a_file_that_is_named_as_a_mechanism_does_not_stand_in_its_way(
     monkeypatch.chdir(tmp_path)
     Path("gnmax").write_text("{}", encoding="utf-8")
     assert run_json("cost", *SMALL_GNMAX)["parameter"] == 3.0
-
-
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="no folder in which nobody may create files")
-def test_a_file_that_nobody_can_create_is_refused_before_any_work() -> None:
-    assert "The folder /proc cannot be written" in refused("cost", "gnmax", *SMALL, "--output", "/proc/x.json")

@@ -640,7 +640,8 @@ def test_a_number_of_labels_keeps_the_epsilon_that_it_costs() -> None:
 @pytest.mark.parametrize("name", ["gnmax", "permute_and_flip", "table", "confident_gnmax"])
 def test_the_total_of_a_designed_mechanism_reaches_its_log(name: str) -> None:
     """`plurality --compare` writes the queries and the total beside the mechanism: they are the log's budget."""
-    from darrm_opt.mechanisms.base import mechanism_from_record, planned_fields
+    from darrm_opt.mechanisms.base import mechanism_from_record
+    from darrm_opt.record import planned_fields
 
     mechanism = mechanism_from_record(json.loads((DATA / "contracts" / f"{name}.json").read_text()))
     total = Privacy(mechanism.epsilon(5, 1e-3), 1e-3)

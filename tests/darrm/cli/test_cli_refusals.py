@@ -104,6 +104,7 @@ INVALID: dict[str, dict[str, list[str]]] = {
         "--check": ["cap=9 --scale 2 --delta 0"],
         "--classes": [f"1 {TOTAL}"],
         "--queries": [f"0 {TOTAL}"],
+        "The folder /proc cannot be written": ["--scale 2 --delta 1e-5 --output /proc/x.json"],
     },
     "cost subsampling --K 5 --voters 2 --delta 0": {"--classes": ["3"]},
     "cost bagging": {
@@ -119,7 +120,6 @@ INVALID: dict[str, dict[str, list[str]]] = {
     "plan": {
         "--K": ["--total-epsilon 1"],
         "--voter-delta": ["--K 5 --total-epsilon 1 --epsilon 1 --Delta 1"],
-        "--affected": [f"--K 5 --classes 3 {TOTAL}"],
         "--prior": [f"--K 11 --epsilon inf --affected 1 --queries 5 {TOTAL} --prior uniform(lower=0.3)"],
         "--total-epsilon": [f"{CLASSES} --total-epsilon 501"],
     },
@@ -153,6 +153,10 @@ INVALID: dict[str, dict[str, list[str]]] = {
         "--slack": ["1"],
         "--total-delta": ["2", "much"],
         "--m needs --K": ["--m 3"],
+        "--fresh needs --K": ["--queries 3 --fresh"],
+        "--queries: 1000000001 is not valid: expected a whole number of releases from 1 to 1,000,000,000": [
+            "--queries 1000000001"
+        ],
     },
     "compose --solution none.json": {"states its own problem: omit --K": ["--K 3"]},
     "cache": {"There are ls, tag, check, rm": ["empty"]},
@@ -200,6 +204,13 @@ SAMPLES = {
 }
 for verb, of in product(("plan", "plan --compare"), ("--K 5 --epsilon 0.5", CLASSES)):
     INVALID[f"{verb} {of}"] = {option: [*texts] for option, texts in TOTALS.items()}
+for verb in ("plan", "plan --compare"):
+    INVALID[f"{verb} {TOTAL}"] = {
+        "--affected is missing: expected how many votes one record can move": ["--K 5 --classes 3"],
+        "--voter-delta": [f"{CLASSES} --Delta 2"],
+        "--classes: 0": ["--classes 0"],
+        "--prior: 'shared(2,5)'": [f"{CLASSES} --queries 2 --prior shared(2,5)"],
+    }
 for verb in ("cost gnmax", "plan", "plan --compare"):
     INVALID[f"{verb} --K 10 --classes 4 --queries 500 {TOTAL}"] = SAMPLES
 

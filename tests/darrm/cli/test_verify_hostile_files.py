@@ -27,9 +27,8 @@ from darrm_opt import Privacy, Problem, solve
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.errors import BudgetUnreadable
 from darrm_opt.mechanisms import mechanism_class
-from darrm_opt.mechanisms.base import planned_fields
 from darrm_opt.problem import NOT_PRIVATE
-from darrm_opt.record import solution_record
+from darrm_opt.record import planned_fields, solution_record
 from darrm_opt.release import PrivateVote, ReleaseLog
 from darrm_opt.release.journal import CHECKSUM, _line
 from darrm_opt.tables.record import table_record, table_solution_record

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from darrm.cli.output import ProgressDisplay, answer, as_json, end, exit_code_of, say
 from darrm.cli.parameters import DISJOINT, PRIOR, group_fields, number, options_named
+from darrm.cli.question_options import DESIGN_DEFAULTS, given_fields
 from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.problem import Privacy, Problem, VoterGroup
 
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from darrm_opt.tables.objective import TableObjective
     from darrm_opt.tables.record import TableSpec
     from darrm_opt.tables.solver import TableSolution
-
-DEFAULTS = {"method": "auto", "shape": "free"}  # values of options of a γ that say nothing of a table
 
 DEFAULT_OBJECTIVE = "dirichlet(1)"
 """What is maximised where nothing else is asked: chances of the classes that are uniform on the simplex."""
@@ -60,31 +60,24 @@ def _target(asked: dict[str, Any], delta: float) -> Privacy:
 
 def table_problem(asked: dict[str, Any], table: dict[str, Any], objective: str) -> Problem:
     """Return the problem that the options name, voters that are alike, and count alike, in one group."""
-    from darrm.cli.question_options import given_fields
     from darrm_opt.arguments import whole_number
     from darrm_opt.questions.design import Design
 
     accepted = "a whole number of classes, at least 2"
     classes = whole_number(number(table["classes"] or "2"), "classes", accepted, least=2)
+    shape: dict[str, Any] = {"classes": classes, "abstention": bool(table["abstention"])}
     if not table["group"]:
         private = asked["epsilon"] not in (None, "inf")
         # Of a γ all voters are the default; of classes that would be useless, and 1 is a claim about the data.
         if classes > 2 and asked["affected"] is None and not private:
             raise InvalidInput("affected", None, "how many votes one record can move", DISJOINT)
         given = given_fields(Design, asked)
-        one = Design.of(given if private else given | {"epsilon": "inf"}).problem()
-        if classes == 2 and not table["abstention"]:
-            return one
-        weights: list[float] = []
-        groups, target, affected = [VoterGroup(one.K, one.voter)], one.target, one.affected
-    else:
-        refuse_beside_groups(table["group"], asked, ("K", "epsilon", "m"))
-        groups, weights = _groups(table)
-        # By default a release may fail as often as the least private of its voters.
-        target = _target(asked, max(one.voter.delta for one in groups))
-        affected = number(asked["affected"])
-    shape: dict[str, Any] = {"affected": affected, "classes": classes, "abstention": bool(table["abstention"])}
-    problem = Problem(groups=groups, target=target, **shape)
+        return replace(Design.of(given if private else given | {"epsilon": "inf"}).problem(), **shape)
+    refuse_beside_groups(table["group"], asked, ("K", "epsilon", "m"))
+    groups, weights = _groups(table)
+    # By default a release may fail as often as the least private of its voters.
+    target = _target(asked, max(one.voter.delta for one in groups))
+    problem = Problem(groups=groups, target=target, affected=number(asked["affected"]), **shape)
     return problem if len(set(weights)) > 1 or objective.startswith("truth(") else problem.merged
 
 
@@ -120,7 +113,7 @@ def show_table_design(
     spec = TableSpec(problem, objective)
     alike = spec.kind == KIND
     for name, value in (unused | ({"cache": cache or None} if alike else {})).items():
-        if value is not None and value != DEFAULTS.get(name):
+        if value is not None and value != DESIGN_DEFAULTS.get(name):
             rule = Rule("cannot be combined with groups, classes or abstention: the answer is a table")
             raise InvalidInput(name, value, rule)
     backend = asked["backend"] or "highs"
@@ -140,7 +133,7 @@ def show_table_design(
     if json:
         answer(as_json(table_to_dict(solution) | (utilities_to_dict(spec, baselines) if baselines else {})))
     else:
-        answer((_plurality_text if alike else _group_text)(solution, problem, baselines))
+        answer((_plurality_text if alike else _group_text)(solution, baselines))
     end(exit_code_of(solution.status))
 
 
@@ -181,9 +174,10 @@ def _solved(spec: TableSpec, backend: str, limit: Any, seconds: float, *, cache:
         return cached_table(spec.problem, spec.objective, store=store, **options).solution
 
 
-def _plurality_text(solution: TableSolution, problem: Problem, baselines: Sequence[Baseline]) -> str:
+def _plurality_text(solution: TableSolution, baselines: Sequence[Baseline]) -> str:
     from darrm_opt.design.report import columns, guarantee, slack_text
 
+    problem = solution.problem
     rows = [["optimal table", f"{solution.utility:.6f}"]]
     rows += [[one.name.replace("_", " "), f"{one.utility:.6f}"] for one in baselines]
     return (
@@ -196,11 +190,12 @@ def _plurality_text(solution: TableSolution, problem: Problem, baselines: Sequen
     )
 
 
-def _group_text(solution: TableSolution, problem: Problem, baselines: Sequence[Baseline]) -> str:
+def _group_text(solution: TableSolution, baselines: Sequence[Baseline]) -> str:
     from darrm_opt.design.report import columns, guarantee
     from darrm_opt.tables.groups import group_cells
 
-    cells, chances = group_cells(problem), solution.table.chances
+    problem, chances = solution.problem, solution.table.chances
+    cells = group_cells(problem)
     groups = "; ".join(map(str, problem.groups))
     rows = [[one.name.replace("_", " "), f"{one.utility:.6f}", one.parameter] for one in baselines]
     lines = [

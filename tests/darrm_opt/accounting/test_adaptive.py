@@ -84,7 +84,7 @@ def test_a_step_is_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
         assert value == pytest.approx(min(1.0, max(sums) * (1 + 64 * UNIT)), rel=1e-13)
 
 
-def test_a_total_is_read_from_a_grid_as_wide_as_the_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_total_is_read_from_a_grid_as_wide_as_the_losses(move: Callable[..., None]) -> None:
     p, q = np.array([[0.5, 0.5], [0.75, 0.25], [0.5, 0.5]]), np.array([[0.25, 0.75], [0.25, 0.75], [0.5, 0.5]])
     family = [LawPairs(p[:1], q[:1]), LawPairs(p[1:], q[1:])]
     asked: dict[str, Any] = {}
@@ -97,15 +97,11 @@ def test_a_total_is_read_from_a_grid_as_wide_as_the_losses(monkeypatch: pytest.M
         asked["curve"], asked["reach"] = curve, others[1]
         return 1.0
 
-    def move(**changes: object) -> None:
-        for name, value in changes.items():
-            monkeypatch.setattr(adaptive, name, value)
-
-    move(ULP=UNIT, STEP=0.5, MAX_STEP=9.0, largest_deltas=values, epsilon_at_delta=read)
-    move(_backward_step=lambda values, *_: values)
+    move(adaptive, ULP=UNIT, STEP=0.5, MAX_STEP=9.0, largest_deltas=values, epsilon_at_delta=read)
+    move(adaptive, _backward_step=lambda values, *_: values)
     reach = 2 * math.log(3) + 0.5
     for least, most, points in ((9, 99, 9), (4, 99, 6), (4, 5, 5)):
-        move(POINTS=least, MAX_POINTS=most)
+        move(adaptive, POINTS=least, MAX_POINTS=most)
         adaptive_epsilon(family, 2, 0.5)
         step = reach / points
         assert asked["reach"] == pytest.approx(reach, rel=1e-14)
@@ -117,10 +113,10 @@ def test_a_total_is_read_from_a_grid_as_wide_as_the_losses(monkeypatch: pytest.M
             expected = ((1 - share) * near + share * far) * (1 + 8 * UNIT)
             assert asked["curve"](epsilon) == pytest.approx(expected, rel=1e-12)
     # What is just within the limits: 5 points, 6 answers, 2 releases.
-    move(MAX_STEP=asked["reach"] / 5, MAX_WORK=11 * 6 * 2)
+    move(adaptive, MAX_STEP=asked["reach"] / 5, MAX_WORK=11 * 6 * 2)
     assert adaptive_epsilon(family, 2, 0.5) == 1.0
     for limit in ({"MAX_STEP": asked["reach"] / 5.001}, {"MAX_STEP": 9.0, "MAX_WORK": 11 * 6 * 2 - 1}):
-        move(**limit)
+        move(adaptive, **limit)
         with pytest.raises(TooMuchWork):
             adaptive_epsilon(family, 2, 0.5)
     assert adaptive_epsilon(family, 1, 0.125) == max(laws.epsilon(0.125) for laws in family)  # of one: no grid

@@ -31,7 +31,6 @@ from darrm_opt.accounting.labels.vote_release import VoteRelease
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.propose_test_release import propose
 from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon
-from darrm_opt.accounting.rdp import rdp_delta, rdp_epsilon
 from darrm_opt.accounting.total import ReleaseTotal, total_of
 from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
@@ -129,14 +128,6 @@ def test_powers_are_added_up_by_their_logarithms() -> None:
     assert float(log_power_sum(*never, 3.0)) == float(log_power_sum(*logs, 3.0))
     # 2000·ln(½/¼): the power itself is beyond the range of doubles.
     assert float(log_power_sum(*logs, 2001.0)) == pytest.approx(1999 * math.log(2) + math.log(1.5), rel=1e-14)
-
-
-def test_a_conversion_of_nothing_proves_nothing() -> None:
-    assert rdp_epsilon([math.inf], 1e-5, [2.0])[0] == math.inf
-    assert rdp_epsilon([math.inf, 0.3], 1e-5, [2.0, 3.0])[1] == 3.0
-    assert rdp_delta([math.inf], 1.0, [1e300])[0] == 1.0
-    with pytest.raises(InvalidInput):
-        rdp_epsilon([math.nan], 1e-5, [2.0])
 
 
 @for_each("kind", ["label", "check"])

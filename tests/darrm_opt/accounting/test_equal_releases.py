@@ -119,19 +119,6 @@ def test_a_budget_is_met_from_near_and_far_in_a_few_steps(name: str) -> None:
     assert len(asked) <= most_steps
 
 
-def test_a_guess_that_is_nearly_right_is_not_left_far_behind() -> None:
-    asked: list[float] = []
-
-    def make(value: float) -> tuple[None, float]:
-        asked.append(value)
-        return None, value * value
-
-    found = calibrate(make, 1.0, 9.0, guess=1.003, precision=1e-6, guess_error=0.004)
-    assert found is not None
-    assert 1 - 1e-6 <= found.cost <= 1
-    assert min(asked) > 0.98
-
-
 def test_a_cost_that_follows_a_power_is_met_in_three_steps() -> None:
     asked: list[float] = []
 

@@ -41,18 +41,11 @@ from darrm_opt.accounting.law_pairs import LawPairs
 from darrm_opt.accounting.release_profile import Release, ReleaseProfile, release_profile
 from darrm_opt.errors import BackendUnavailable
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
-from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum, NoisyMaximum
 from darrm_opt.rounding import ULP
 
 SOLUTION = solve(Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4))
 PROFILE = release_profile(SOLUTION.gamma, SOLUTION.problem)
-
-
-def test_a_mechanism_says_itself_that_its_voters_are_fresh() -> None:
-    fresh = CertifiedNoiseFunction(Release.of(SOLUTION), fresh=True)
-    by_mechanism, by_word = as_pld(fresh, queries=5), as_pld(SOLUTION, queries=5, fresh=True)
-    assert by_mechanism.get_epsilon_for_delta(1e-3) == by_word.get_epsilon_for_delta(1e-3)
 
 
 def attained(queries: int, epsilon: float) -> float:

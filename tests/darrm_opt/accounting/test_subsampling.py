@@ -66,6 +66,14 @@ def test_a_rate_outside_its_range_is_named(rate: Any) -> None:
             "a share 1 of 1,000 records drawn anew for every query, by their own coins, for 3 labels each",
         ),
         (
+            Sampling(1000, rate=0.25, neighbours="replace-one"),
+            "a share 0.25 of 1,000 records drawn anew for every query, by their own coins",
+        ),
+        (
+            Sampling(1000, 5, scheme="without-replacement"),
+            "5 of 1,000 records drawn anew for every query, without replacement",
+        ),
+        (
             Sampling(1000, 2, scheme="each-voter"),
             "2 of 1,000 records drawn anew by each voter for every query, without replacement",
         ),

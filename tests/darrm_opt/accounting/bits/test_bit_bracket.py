@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 from support.cases import for_each
 from support.enumeration import adaptive_bits_delta, vote_pairs
-from support.refusals import refused
 
 from darrm_opt import Privacy, Problem
 from darrm_opt.accounting.bits.adversary import attained_epsilon
 from darrm_opt.accounting.bits.recursion import compose_bits
-from darrm_opt.accounting.bits.region import inner_region, privacy_region, spanned_region
+from darrm_opt.accounting.bits.region import inner_region, privacy_region
 from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.release_profile import MAX_LINES, TOLERANCE, NoisyMajority, Release, release_profile
@@ -63,18 +62,6 @@ def test_the_vertex_of_a_region_is_outside_the_exact_one_down_to_the_least_doubl
         assert Decimal(rest_of_p) >= y
         assert Decimal(q) <= y
         assert Decimal(rest_of_q) <= x
-
-
-def test_a_spanned_region_has_the_vertices_of_the_hull() -> None:
-    half, third = Fraction(1, 2), Fraction(1, 3)
-    region = spanned_region([(half, third), (third, third), (half, half)])
-    found = sorted((p, q) for p, q in region.moves[:, [0, 2]].tolist())
-    assert region.guaranteed
-    assert [each for pair in found for each in pair] == pytest.approx([0, 0, 1 / 2, 1 / 3, 2 / 3, 1 / 2, 1, 1])
-    with refused("pairs", "[]"):
-        spanned_region([])
-    with refused("pairs"):
-        spanned_region([(Fraction(3, 2), half)])
 
 
 @for_each(

@@ -185,27 +185,6 @@ def test_errors() -> None:
         compose_bits([(Privacy(0.3), 1)])  # type: ignore[list-item]
 
 
-@for_each(
-    ("slopes", "deltas", "message"),
-    [
-        ([], [], "deltas = .* at least one"),
-        ([1.0, 2.0], [0.1], "one δ for each of 2 slopes"),
-        ([0.5], [0.1], r"slopes = 0\.5 is not valid"),
-        ([2.0], [-0.1], r"deltas = -0\.1 is not valid"),
-        ([math.nan], [0.1], "slopes = nan is not valid"),
-    ],
-)
-def test_bad_lines_are_named(slopes: list[float], deltas: list[float], message: str) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        outer_region(slopes, deltas)
-
-
-@for_each("pairs", [[], [0.1, 0.2], [[0.1, 1.2]], [[math.nan, 0.2]]])
-def test_bad_pairs_are_named(pairs: list[float]) -> None:
-    with refused("pairs"):
-        inner_region(pairs)
-
-
 def test_regions_without_privacy_are_rejected() -> None:
     with refused("epsilon"):
         privacy_region(Privacy(math.inf))

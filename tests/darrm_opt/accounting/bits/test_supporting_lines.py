@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.cases import for_each
 
-from darrm_opt import NoiseFunction, Privacy, Problem
+from darrm_opt import Privacy
 from darrm_opt.accounting.bits import region
 from darrm_opt.accounting.bits.region import (
     BORDER_POINTS,
@@ -20,7 +20,6 @@ from darrm_opt.accounting.bits.region import (
     region_lines,
     repeated_delta,
 )
-from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.noise import Array
 
 Border = Callable[[Array], Array]
@@ -134,14 +133,3 @@ def test_lines_of_a_sequence_hold_for_every_pair_within_the_total() -> None:
         middle = np.array([q + (p - q) / 16]), np.array([q])
         if repeated_delta(*middle, 4, 0.8)[0] <= 1e-3:
             assert all(middle[0][0] - math.exp(line.epsilon) * q <= line.delta + 2e-3 for line in lines)
-
-
-@for_each("gamma", [0.1, 1.0])
-@for_each("epsilon", [0.5, math.inf])
-def test_lines_of_a_profile_are_its_points(gamma: float, epsilon: float) -> None:
-    noise, problem = NoiseFunction(np.full(6, gamma), 5), Problem(5, Privacy(epsilon), Privacy(1.0))
-    profile = NoisyMajority(noise, problem).profile
-    lines = profile.lines
-    assert [line.epsilon for line in lines] == profile.epsilons.tolist()
-    assert [line.delta for line in lines] == [min(each * (1 + 1e-12), 1 - 1e-9) for each in profile.deltas.tolist()]
-    assert (gamma == 1 and epsilon == math.inf) == (max(line.delta for line in lines) == 1 - 1e-9)

@@ -8,11 +8,14 @@ import math
 from decimal import Decimal, localcontext
 from typing import Any
 
+import pytest
 from support.cases import for_each
 from support.paths import DATA
 from support.refusals import refuses
 
+from darrm_opt.accounting.composition import evaluate
 from darrm_opt.accounting.composition.closed_forms import basic_composition, kov_composition
+from darrm_opt.errors import BackendUnavailable, DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.problem import Privacy
 
 ROWS = list(csv.DictReader((DATA / "paper_tables.csv").read_text(encoding="utf-8").splitlines()))
@@ -86,3 +89,29 @@ def test_voters_without_privacy_have_no_guarantee() -> None:
 def test_bad_input_is_named() -> None:
     valid = {"epsilon": 0.1, "delta": 0.0, "k": 2, "slack": 0.1}
     refuses(kov_composition, valid, epsilon=[-1.0], delta=[1.0], k=[0, 2**60, 2.0], slack=[1.0, math.nan, "much"])
+
+
+# ------------------------------------------------------------------------------------------- several accounts
+
+
+def failing(error: Exception) -> Privacy:
+    raise error
+
+
+ERRORS = {
+    "delta": DeltaTooSmall(0.0, 0.1, "leak"),
+    "work": TooMuchWork("too long"),
+    "library": BackendUnavailable("dp_accounting", "accounting"),
+}
+
+
+def test_accounts_that_do_not_apply_are_reported_and_skipped() -> None:
+    accounts = {name: (lambda error=error: failing(error)) for name, error in ERRORS.items()}
+    totals, errors = evaluate({**accounts, "sum": lambda: Privacy(3.0, 0.1), "best": lambda: Privacy(2.0, 0.1)})
+    assert totals == {"sum": Privacy(3.0, 0.1), "best": Privacy(2.0, 0.1)}
+    assert errors == ERRORS
+
+
+def test_other_errors_are_not_hidden() -> None:
+    with pytest.raises(InvalidInput):
+        evaluate({"bad": lambda: failing(InvalidInput("k", 0, "at least 1")), "good": lambda: Privacy(1.0)})

@@ -124,15 +124,6 @@ def test_the_profile_of_a_mechanism_gives_its_own_pld() -> None:
     assert exact <= found <= exact + 1e-6
 
 
-def test_conversion_to_the_library() -> None:
-    from dp_accounting.pld import privacy_loss_distribution
-
-    ours = pld_of(Privacy(0.3, 1e-4), 0.01)
-    theirs = privacy_loss_distribution.from_laplace_mechanism(2.0, value_discretization_interval=0.01)
-    mixed = ours.library.compose(theirs)
-    assert mixed.get_epsilon_for_delta(1e-3) > ours.epsilon(1e-3)
-
-
 def test_extremes() -> None:
     assert pld_composition(0.3, 1e-3, 0, 0.0).privacy == Privacy(0.0, 0.0)
     assert pld_composition(0.0, 1e-3, 3, 0.01).privacy.epsilon == 0.0

@@ -22,10 +22,10 @@ from darrm_opt.accounting.labels.composition import bounded_range_divergence
 from darrm_opt.accounting.law_pairs import BitPairs, LawPairs
 from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.accounting.total import cost, most_releases, refuse_samples, total_of, total_privacy
+from darrm_opt.accounting.total import cost, most_releases, refuse_samples, total_of
 from darrm_opt.errors import TooMuchWork
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
-from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction, NoiseFunctionMechanism
+from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 
 PARAMETERS = {
@@ -52,14 +52,6 @@ def test_never_below_every_adaptive_strategy(name: str, K: int, affected: int, q
 
 def test_every_name_has_a_parameter_here() -> None:
     assert set(PARAMETERS) == set(calibrated_names())
-
-
-def test_it_is_the_account_of_gamma_for_gamma() -> None:
-    solution = solve(Problem(11, Privacy(math.inf), Privacy(0.2676, 3e-4), 1))
-    mechanism = NoiseFunctionMechanism(solution.noise)
-    total = total_privacy(solution, 50, 1e-2)
-    assert total.method == "bits"
-    assert mechanism.epsilon(50, 1e-2) == pytest.approx(total.best.epsilon, rel=1e-4)
 
 
 def test_the_least_account_is_named() -> None:
@@ -157,15 +149,6 @@ def test_samples_are_refused_where_the_voters_are_private_and_cost_nothing_where
         "nothing is released",
         {"nothing is released": 0.0},
     )
-
-
-def test_accounts_without_samples_hold_for_samples() -> None:
-    mechanism = mechanism_class("permute_and_flip").of(3, 2, 0.5)
-    found = cost(mechanism, 2, 1e-3, Sampling(20, 15))
-    for name, epsilon in cost(mechanism, 2, 1e-3).epsilons.items():
-        assert found.epsilons[f"{name}, unsampled"] == epsilon
-    assert found.epsilon == min(found.epsilons.values())
-    assert any("unsampled" not in name for name in found.epsilons)
 
 
 def test_sums_fit_as_often_as_they_do_to_the_last_release() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import product
 from types import SimpleNamespace
 from typing import Any
@@ -125,10 +126,9 @@ REACH, FAR = 3, 12
 
 
 @pytest.fixture
-def envelope(monkeypatch: pytest.MonkeyPatch) -> LabelEnvelope:
+def envelope(move: Callable[..., None]) -> LabelEnvelope:
     """Return bounds of a small table, with units of rounding that show."""
-    for name, value in (("REACH", 2.0), ("MAX_SUM", 6.0), ("MASS_ERROR", UNIT), ("ULP", UNIT)):
-        monkeypatch.setattr(data_dependent, name, value)
+    move(data_dependent, REACH=2.0, MAX_SUM=6.0, MASS_ERROR=UNIT, ULP=UNIT)
     data_dependent.three_cell_laws.cache_clear()
     return LabelEnvelope(SIGMA, ORDER, two=False, largest=LARGEST)
 

@@ -302,10 +302,9 @@ def test_many_releases_share_what_their_regions_leave_out(monkeypatch: pytest.Mo
         assert given == [pytest.approx((share, 4e-5 / queries))]
 
 
-def test_groups_are_fewer_for_private_voters_and_many_releases(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("MAX_GROUPS", 7), ("MAX_PRIVATE_GROUPS", 5), ("MIN_GROUPS", 2), ("MAX_STEPS", 12)):
-        monkeypatch.setattr(mixture, name, value)
-    monkeypatch.setattr(AffectedDistribution, "parts", lambda *of: ([], of[2]))
+def test_groups_are_fewer_for_private_voters_and_many_releases(move: Callable[..., None]) -> None:
+    move(mixture, MAX_GROUPS=7, MAX_PRIVATE_GROUPS=5, MIN_GROUPS=2, MAX_STEPS=12)
+    move(AffectedDistribution, parts=lambda *of: ([], of[2]))
     found = [[mixture.count_groups(voters, n, LAW, 0.0)[1] for n in (1, 4, 99)] for voters in (OPEN, PRIVATE)]
     assert found == [[7, 3, 2], [5, 3, 2]]
     assert LAW.mean == pytest.approx(1.2, rel=1e-12)

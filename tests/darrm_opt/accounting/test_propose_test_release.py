@@ -113,13 +113,6 @@ def test_the_page_states_rows_of_the_campaign() -> None:
     assert f"a test that states {stated} passes with probability {passes}; if 75 % agree, with {others} (" in page
 
 
-def test_it_says_that_it_does_not_pay_for_few_voters() -> None:
-    batch = NoisyMaximum(11, 3, 4.0).batch(20)
-    proposal = propose(batch, Privacy(batch.epsilon(1e-5), 1e-5))
-    unanimous = np.tile([11, 0, 0], (20, 1))
-    assert proposal.pass_chance(proposal.unpublished_distance(unanimous)) < 0.05
-
-
 @pytest.mark.parametrize("check", [(), (18.5, 3.0)], ids=["labels", "checked"])
 def test_a_smooth_bound_changes_by_its_smoothness(check: tuple[float, ...]) -> None:
     random = np.random.default_rng(8)

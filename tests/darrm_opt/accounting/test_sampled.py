@@ -16,7 +16,7 @@ from campaigns.sampled import CASES, drawn_law, examine, small_mechanisms, table
 from support.cases import for_each
 from support.enumeration import exp_fraction
 from support.refusals import refused, refuses
-from support.sampled_ensembles import Law, Vote, question_pairs, random_vote, shares, shown, worst_delta
+from support.sampled_ensembles import Vote, question_pairs, random_vote, shares, shown, worst_delta
 
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.accounting import PrivacyBudget, sampled
@@ -36,32 +36,6 @@ from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.release import PrivateVote
 
 HALF = Fraction(1, 2)
-
-
-def gaussian_law(sigma: Fraction, classes: int, *, by_order: bool = False) -> Law:
-    """The law of the largest count with discrete Gaussian noise, to 40 digits; ties at random or to the first class."""
-    end = math.ceil(12 * sigma)
-    masses = {k: exp_fraction(float(-Fraction(k * k) / (2 * sigma * sigma))) for k in range(-end, end + 1)}
-    rounded = {k: Fraction(round(mass * 2**200), 2**200) for k, mass in masses.items()}
-    total = sum(rounded.values())
-
-    def law(counts: tuple[int, ...]) -> list[Fraction]:
-        chances = [Fraction(0)] * classes
-        values = range(-end, max(counts) + end + 1)
-        at = [[rounded.get(x - count, Fraction(0)) for x in values] for count in counts]
-        below = [[sum(row[:place], Fraction(0)) for place in range(len(row))] for row in at]
-        for place in range(len(values)):
-            for winners in range(1, 2**classes):
-                chosen = [c for c in range(classes) if winners >> c & 1]
-                weight = math.prod(
-                    (at[c][place] if c in chosen else below[c][place] for c in range(classes)), start=Fraction(1)
-                )
-                for c in chosen[:1] if by_order else chosen:
-                    chances[c] += weight if by_order else weight / len(chosen)
-        return [chance / total**classes for chance in chances]
-
-    known: dict[tuple[int, ...], list[Fraction]] = {}
-    return lambda counts: known.setdefault(counts, law(counts)) if counts not in known else known[counts]
 
 
 MECHANISMS = {
@@ -136,23 +110,6 @@ def test_without_a_delta_voters_that_draw_for_themselves_have_a_total() -> None:
 def test_random_totals() -> None:
     """A short form of `campaigns.sampled`."""
     assert [fault for number in range(40) for fault in examine(1, number).faults] == []
-
-
-@for_each("neighbours", ["add-remove", "replace-one"])
-@for_each("classes", [2, 3, 4])
-def test_noise_as_it_is_drawn_at_small_sigma(classes: int, neighbours: Any) -> None:
-    sigma, K, rate = Fraction(4, 5), 2, Fraction(1, 4)
-    mechanism = NoisyMaximum(K, classes, float(sigma))
-    questions = [[shown(9, 1)], [lambda _, share: 1 if 9 in share else classes - 1 if 8 in share else 0]]
-    data, neighbour = ([8, 0], [9, 0]) if neighbours == "replace-one" else ([9, 0], [None, 0])
-    law = gaussian_law(Fraction(float(sigma)), classes)
-    pairs = question_pairs("poisson", data, neighbour, questions, K, classes, law, rate=rate)
-    for queries in (1, 3):
-        for delta in (1e-4, 1e-2):
-            found = cost(mechanism, queries, delta, Sampling(2, rate=float(rate), neighbours=neighbours))
-            assert worst_delta(pairs, queries, exp_fraction(found.epsilon)) <= Fraction(delta)
-            if queries == 1 and delta == 1e-2 and classes > 2:  # and not far above what even two voters show
-                assert worst_delta(pairs, queries, exp_fraction(0.4 * found.epsilon)) > Fraction(delta)
 
 
 LINEAR = NoiseFunctionMechanism(NoiseFunction([1.0, 1 / 3, 1 / 3, 1.0]))
@@ -387,28 +344,6 @@ def test_each_voter_of_a_sample_moves_its_votes() -> None:
             excess = sum(max(a - exp_fraction(found[-1]) * b, Fraction(0)) for a, b in zip(p, q, strict=True))
             assert excess <= Fraction(1e-3)
     assert found[2] > found[1] > 1.5 * found[0]
-
-
-def test_ties_by_class_order_cost_more_than_ties_at_random() -> None:
-    sigma, sampling = Fraction(4, 5), Sampling(2, rate=0.25)
-    claimed = cost(NoisyMaximum(2, 3, 0.8), 1, 1e-4, sampling).epsilon
-    questions = [[shown(9, label, other)] for label in range(3) for other in range(3) if label != other]
-    pairs = {
-        by_order: question_pairs(
-            "poisson",
-            [9, 0],
-            [None, 0],
-            questions,
-            2,
-            3,
-            gaussian_law(Fraction(float(sigma)), 3, by_order=by_order),
-            rate=Fraction(1, 4),
-        )
-        for by_order in (False, True)
-    }
-    for by_order, known in pairs.items():
-        both = known + [(q, p) for p, q in known]
-        assert (worst_delta(both, 1, exp_fraction(claimed)) > Fraction(1, 10**4)) == by_order
 
 
 @for_each("neighbours", ["add-remove", "replace-one"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import pairwise
@@ -330,11 +330,9 @@ def test_a_grid_is_fine_for_the_spread_of_losses(queries: int, largest: float, s
     assert asked["pld_from_profile"][1] == pytest.approx(step, rel=5e-3)
 
 
-def test_points_of_a_sample_are_those_of_their_hull(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_of_a_sample_are_those_of_their_hull(monkeypatch: pytest.MonkeyPatch, move: Callable[..., None]) -> None:
     asked = seen(monkeypatch, _of_both_directions=Privacy(9.0, 0.1))
-    few = {"RARE_SHARE": 1 / 16, "POINTS": 2}
-    for name, value in few.items():
-        monkeypatch.setattr(sampled, name, value)
+    move(sampled, RARE_SHARE=1 / 16, POINTS=2)
     deltas: list[float] = []
 
     def together(delta: float) -> float:
@@ -498,11 +496,10 @@ def test_a_round_is_never_below_its_law_and_close(among: int) -> None:
     assert profile.step * (profile.masses.size - 1) >= 2.0  # the largest mean is on the grid
 
 
-def test_integrals_are_those_of_chords_and_of_what_is_beyond_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integrals_are_those_of_chords_and_of_what_is_beyond_them(move: Callable[..., None]) -> None:
     """Few points and a near end, so that each piece shows; between two points the function is below its chord."""
     step, parts, end_exponent = 0.75, 4, 1.0
-    for name, value in (("ULP", UNIT), ("PLACE_STEP", step), ("PARTS", parts), ("END_EXPONENT", end_exponent)):
-        monkeypatch.setattr(allocation, name, value)
+    move(allocation, ULP=UNIT, PLACE_STEP=step, PARTS=parts, END_EXPONENT=end_exponent)
     p = np.array([[0.25, 0.75, 0.0], [0.5, 0.25, 0.25]])
     q = np.array([[0.5, 0.375, 0.125], [0.375, 0.25, 0.375]])
     orders, among = np.array([2.0, 3.0, 5.0]), 2
@@ -538,11 +535,11 @@ def test_integrals_are_those_of_chords_and_of_what_is_beyond_them(monkeypatch: p
         assert abs(Decimal(value) - exact) < Decimal("1e-11")
 
 
-def test_a_round_is_summed_on_a_grid_and_charged_for_its_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_is_summed_on_a_grid_and_charged_for_its_errors(
+    monkeypatch: pytest.MonkeyPatch, move: Callable[..., None]
+) -> None:
     ratios, chances, among, unit = np.array([0.0, 0.5, 2.5]), np.array([0.125, 0.5, 0.375]), 3, 2.0**-12
-    changes = {"ULP": unit, "FFT_ERROR": 2.0**-9, "POWER_ERROR": 2.0**-8, "ATOM_ERROR": 2.0**-7, "MIN_CELLS": 8}
-    for name, value in changes.items():
-        monkeypatch.setattr(allocation, name, value)
+    move(allocation, ULP=unit, FFT_ERROR=2.0**-9, POWER_ERROR=2.0**-8, ATOM_ERROR=2.0**-7, MIN_CELLS=8)
     monkeypatch.setattr(allocation, "_atoms", lambda *_: (ratios, chances))
     monkeypatch.setattr(allocation, "fast_length", lambda size: size)
     variance = float(chances @ (ratios - 1) ** 2)

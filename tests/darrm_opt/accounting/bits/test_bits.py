@@ -143,27 +143,6 @@ def test_an_order_chosen_bit_by_bit_is_covered() -> None:
         assert exact <= Fraction(found.delta(epsilon)) <= exact + Fraction(1, 10**6)
 
 
-def test_equal_parts_are_the_homogeneous_case() -> None:
-    region = privacy_region(Privacy(0.3, 1e-3))
-    whole = compose_bits([(region, 12)])
-    parts = compose_bits([(region, 5), (region, 0), (region, 7)])
-    np.testing.assert_array_equal(whole.values, parts.values)
-    np.testing.assert_allclose(
-        compose_bits_any_order([(region, 3), (region, 2)]).values, compose_bits([(region, 5)]).values
-    )
-
-
-def test_more_queries_never_cost_less_and_the_inverse_returns() -> None:
-    region = privacy_region(Privacy(0.3, 1e-3))
-    totals = [compose_bits([(region, k)]) for k in (0, 1, 2, 10, 50)]
-    for epsilon in (0.0, 0.5, 2.0):
-        deltas = [total.delta(epsilon) for total in totals]
-        assert deltas == sorted(deltas)
-    assert totals[0].delta(0.0) == 0.0
-    for epsilon in (0.3, 1.0, 2.5):
-        assert totals[-1].epsilon(totals[-1].delta(epsilon)) == pytest.approx(epsilon, abs=1e-6)
-
-
 def test_errors() -> None:
     region = privacy_region(Privacy(0.3, 1e-3))
     with pytest.raises(TooMuchWork, match=r"Use optimal_composition\(\) or a PLD"):

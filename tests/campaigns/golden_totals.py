@@ -1,7 +1,7 @@
 """Golden totals: what every account states today, on a grid of mechanisms, schemes, classes and numbers of releases.
 
 Totals may fall, held against the truth by other tests; none may rise. The suite recomputes those that take little
-time (`tests/darrm_opt/accounting/test_golden_totals.py`), this recomputes all:
+time (`tests/darrm_opt/accounting/test_totals.py`), this recomputes all:
 
     PYTHONPATH=tests python -m campaigns.golden_totals             compare
     PYTHONPATH=tests python -m campaigns.golden_totals --write 1   and freeze what is stated now

@@ -1,14 +1,18 @@
-"""Totals of random sequences against every transcript, in fractions; the long form is `campaigns.totals`."""
+"""Totals of random sequences and mechanisms against enumeration, and frozen ones: short forms of campaigns."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
 from fractions import Fraction
+from itertools import pairwise
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
-from campaigns import totals
+from campaigns import golden_totals, totals
+from campaigns.enumerated import directions, examine, random_case
 from campaigns.transcripts import Fresh, Once, best_strategy, chances, corner_pairs, least_epsilon, shown_pairs
 from support.cases import for_each
 from support.enumeration import adaptive_bits_delta, exp_fraction
@@ -16,6 +20,10 @@ from support.enumeration import adaptive_bits_delta, exp_fraction
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import Release
 from darrm_opt.accounting.composition.optimal import optimal_delta
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.accounting.total import cost
+from darrm_opt.mechanisms import VoteMechanism
+from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum, NoisyMaximum
 
 SEEDS = range(1000, 1012)
 
@@ -94,3 +102,89 @@ def test_a_release_of_the_campaign_is_proved() -> None:
     release = totals.prove_release(NoiseFunction(np.ones(2)), Problem(1, Privacy(math.inf), Privacy(1.0, 0.5)), 1.0)
     assert isinstance(release, Release)
     assert release.noise.values.tolist() == [0.9, 0.9]
+
+
+# ------------------------------------------------------------------------------------------- totals of mechanisms, enumerated by other code
+
+
+@for_each("number", range(8))
+def test_random_totals_are_sound_and_tight(number: int) -> None:
+    case = random_case(Random(f"suite {number}"))
+    assert directions(case)
+    found, findings = examine(case, tight=True)
+    assert found.epsilon < math.inf
+    assert not findings, findings
+
+
+def test_a_cap_never_costs_more_than_none() -> None:
+    capped = [NoisyMaximum(10, 3, 4.0, threshold=6.0, check_sigma=4.0, cap=cap) for cap in (1, 10, 100, None)]
+    assert all(a <= b for a, b in pairwise(cost(each, 100, 1e-5).epsilon for each in capped))
+
+
+SCHEMES: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [  # a scheme, and numbers of it that cost more
+    ({"rate": 0.05}, [{"rate": 0.1}, {"sample": 10, "rate": None}]),
+    ({"rate": 0.05, "neighbours": "replace-one"}, [{"rate": 0.1}]),
+    ({"rate": 0.05, "labels": 2}, [{"rate": 0.1}]),
+    ({"sample": 5, "scheme": "without-replacement"}, [{"sample": 10}, {"records": 50}]),
+    ({"sample": 2, "scheme": "each-voter"}, [{"sample": 4}]),
+    ({"sample": 2, "scheme": "each-voter-with-replacement"}, [{"sample": 4}]),
+    ({"scheme": "random-allocation", "among": 4}, [{"among": 2}, {"times": 2}]),
+]
+
+
+@for_each(
+    ("name", "scheme"),
+    [*(("checked", scheme) for scheme in [None, *range(len(SCHEMES))]), ("gnmax", 4), ("laplace", None)],
+)
+def test_each_number_that_shows_more_costs_more(name: str, scheme: int | None) -> None:
+    """Every option of every scheme is used."""
+    drawn, more = (None, []) if scheme is None else SCHEMES[scheme]
+
+    def epsilon(
+        *, releases: int = 4, delta: float = 1e-4, noise: float = 3.0, affected: int = 1, **other: Any
+    ) -> float:
+        mechanism: VoteMechanism
+        if name == "laplace":
+            mechanism = LaplaceMaximum(4, 3, noise, affected=affected)
+        else:
+            check = {"threshold": 3.0, "check_sigma": other.pop("check_sigma", 3.0)} if name == "checked" else {}
+            mechanism = NoisyMaximum(4, 2, noise, affected=affected, **check)
+        sampling = None if drawn is None else Sampling(**{"records": 100, **drawn, **other})
+        skip = ("pld",) if sampling and (sampling.among or sampling.labels > 1) else ()  # which takes a second
+        return cost(mechanism, releases, delta, sampling, skip=skip).epsilon
+
+    least = epsilon()
+    changes: list[dict[str, Any]] = [{"releases": 8}, {"delta": 1e-6}, {"noise": 2.0}, {"affected": 2}, *more]
+    for change in [*changes, *([{"check_sigma": 1.5}] if name == "checked" else [])]:
+        assert least * (1 + 1e-3) < epsilon(**change) < math.inf, change
+
+
+# ------------------------------------------------------------------------------------------- totals that were frozen
+
+
+@for_each("kind", ["cost", "most_releases"])
+def test_no_quick_total_has_risen(kind: str) -> None:
+    frozen = [each for each in golden_totals.read() if each["quick"] and each["case"]["kind"] == kind]
+    said: list[str] = []
+    assert golden_totals.compare(frozen, said.append) == 0, said
+    assert len(frozen) > (200 if kind == "cost" else 0)
+
+
+def test_the_file_covers_every_kind_of_account() -> None:
+    frozen = golden_totals.read()
+    accounts = {each["account"] for each in frozen}
+    assert {"simple", "optimal", "laws", "bits", "renyi", "gaussian", "pld", "models", "renyi, unsampled"} <= accounts
+    kinds = {each["case"]["kind"] for each in frozen}
+    assert kinds == {each["kind"] for each in golden_totals.cases()}
+    assert {each["case"].get("mechanism") for each in frozen} >= {*golden_totals.PARAMETERS, "table", "gamma"}
+
+
+def test_a_total_that_is_worse_is_seen() -> None:
+    (one, *_) = (each for each in golden_totals.read() if each["case"]["kind"] == "cost" and each["least"] < math.inf)
+    said: list[str] = []
+    assert golden_totals.compare([{**one, "least": one["least"] * 0.999}], said.append) == 1
+    assert golden_totals.compare([{**one, "least": one["least"] * 1.001}], said.append) == 0
+    assert [line.partition(":")[0] for line in said] == ["risen", "fallen"]
+    assert golden_totals.risen({"kind": "cost"}, 1.0, math.nan)
+    assert golden_totals.risen({"kind": "most_releases"}, 5, 4)
+    assert not golden_totals.risen({"kind": "most_releases"}, 5, 6)

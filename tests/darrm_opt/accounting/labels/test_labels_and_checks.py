@@ -138,36 +138,6 @@ def test_cell_probabilities_are_those_of_ball_arithmetic() -> None:
             assert error <= (noisy_bit.TAIL_ERROR / 4 * value if relative else gaussian_argmax.CELL_ERROR / 8)
 
 
-def test_the_one_step_inequality_in_ball_arithmetic() -> None:
-    """Σ_c P_c·U(xQ_c/P_c; s) ≤ U(x; s + t) + η, from the definition of U, with 128 bits."""
-    flint = pytest.importorskip("flint")
-    flint.ctx.prec = 128
-    arb = flint.arb
-
-    def U(y: Any, s: Any) -> Any:
-        root = s.sqrt()
-
-        def Phi(t: Any) -> Any:
-            return (-t / arb(2).sqrt()).erfc() / 2
-
-        return Phi(root / 2 - y / root) - y.exp() * Phi(-root / 2 - y / root)
-
-    slack = 1e-13
-    for sigma in (5.0, 40.0):
-        release = gaussian_argmax.label_divergence(sigma)
-        unit = release.shift**2
-        for many in (3.0, 12.0, 60.0, 400.0):
-            s = many * unit
-            t = comparison._increment(release, s, slack)
-            assert 0.63 * unit < t <= unit
-            for _ in range(5):
-                alpha, beta = RNG.uniform(-1, 3, 2).tolist()
-                here, there = ball_cells(flint, alpha, beta), ball_cells(flint, alpha - 1 / sigma, beta + 1 / sigma)
-                y = arb(float(RNG.uniform(0, 8) * math.sqrt(s) + s / 2))
-                step = sum(p * U(y + (q / p).log(), arb(s)) for p, q in zip(here, there, strict=True))
-                assert step <= U(y, arb(s) + arb(t)) + arb(slack)
-
-
 # ------------------------------------------------------------------------------------------- the family, at random
 
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,12 +145,6 @@ def test_bad_discretisations_are_named(bad: float) -> None:
         pld_composition(0.3, 0.0, 2, 1e-3, discretisation=bad)
 
 
-@for_each("bad", [lambda e: e[1:], lambda e: e * 0 + 2, lambda e: e * float("nan"), lambda _: 0.1])
-def test_invalid_profiles_are_rejected(bad: object) -> None:
-    with refused("profile"):
-        pld_from_profile(bad, discretisation=0.1, max_loss=1.0)  # type: ignore[arg-type]
-
-
 def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("dp_accounting", "dp_accounting.pld", "dp_accounting.pld.pld_pmf"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -203,11 +198,8 @@ def test_a_profile_is_asked_no_further_than_its_grid() -> None:
 def test_bad_profiles_are_named() -> None:
     with refused("max_loss"):
         pld_from_profile(lambda epsilons: 0 * epsilons, discretisation=0.25, max_loss=-1.0)
-    for wrong in (-1e-9, 1.1):  # in one place
-
-        def profile(epsilons: Array, wrong: float = wrong) -> Array:
-            return np.where(epsilons > 0.9, wrong, 0.5)
-
+    wrong: list[Any] = [lambda e, at=at: np.where(e > 0.9, at, 0.5) for at in (-1e-9, 1.0 + 1e-9, 2.0, math.nan)]
+    for profile in (*wrong, lambda e: e[1:], lambda e: e[:-1], lambda _: 0.1):
         with refused("profile"):
             pld_from_profile(profile, discretisation=0.25, max_loss=1.0)
 
@@ -471,7 +463,4 @@ def test_a_profile_that_would_take_too_many_cells_is_refused(monkeypatch: pytest
     assert pld_from_profile(profile, discretisation=0.25, max_loss=1.0).max_loss == 1.0  # type: ignore[arg-type]
     with pytest.raises(TooMuchWork, match=r"max_loss = 1.01 at discretisation 0.25 needs more than 8 cells"):
         pld_from_profile(profile, discretisation=0.25, max_loss=1.01)  # type: ignore[arg-type]
-    for wrong in (lambda at: at[:-1], lambda at: 0 * at - 1e-9, lambda at: 0 * at + 1.0 + 1e-9):
-        with refused("profile"):
-            pld_from_profile(wrong, discretisation=0.25, max_loss=1.0)
     assert pld_from_profile(lambda at: 0 * at, discretisation=0.25, max_loss=0.0).max_loss == 0.25

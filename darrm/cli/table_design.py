@@ -67,7 +67,7 @@ def table_problem(asked: dict[str, Any], table: dict[str, Any], objective: str) 
     classes = whole_number(number(table["classes"] or "2"), "classes", accepted, least=2)
     shape: dict[str, Any] = {"classes": classes, "abstention": bool(table["abstention"])}
     if not table["group"]:
-        private = asked["epsilon"] not in (None, "inf")
+        private = asked["profile"] is not None or asked["epsilon"] not in (None, "inf")
         # Of a γ all voters are the default; of classes that would be useless, and 1 is a claim about the data.
         if classes > 2 and asked["affected"] is None and not private:
             raise InvalidInput("affected", None, "how many votes one record can move", DISJOINT)

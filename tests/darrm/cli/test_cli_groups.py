@@ -76,6 +76,8 @@ def test_a_group_states_points_of_its_profile() -> None:
     assert round(stated["utility"], 6) == 0.969465
     assert stated["groups"] == [{"K": 3, "profile": [[0.0, 0.15], [0.6, 0.0]]}]
     assert alone["groups"] == [{"K": 3, "epsilon": 0.6, "Delta": 0.0}]
+    alike = run_json("solve", "--K", "3", "--profile", "0:0.15,0.6:0", *options)  # one group, without its syntax
+    assert (alike["groups"], alike["utility"]) == (stated["groups"], stated["utility"])
     curve = run_json("solve", "--group", "K=3,profile=laplace(2)", *options)
     assert len(curve["groups"][0]["profile"]) == 3
     assert curve["utility"] > run_json("solve", "--group", "K=3,profile=0.5:0", *options)["utility"]

@@ -22,15 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from darrm_opt.accounting.accounts import SEARCHED, Effort
-from darrm_opt.accounting.calibrate import Calibration, Quota, calibrate, near_value, never_stop
-from darrm_opt.accounting.gaussian import gaussian_epsilon
+from darrm_opt.accounting.calibrate import Calibration, Quota, calibrate, never_stop
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
 from darrm_opt.accounting.law_pairs import PROBABILITY_ERROR, LawPairs
 from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import ReleaseTotal, cost, estimated_epsilon, most_releases
 from darrm_opt.arguments import field_number, real_number, whole_number
-from darrm_opt.errors import BackendUnavailable, DarrmError, InvalidInput, Rule
+from darrm_opt.errors import DarrmError, InvalidInput, Rule
 from darrm_opt.mechanisms.sampled_votes import listed_pairs, listed_triples
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy
@@ -50,7 +49,6 @@ CUT = 1e-18  # default probability of the noise that is cut off from the laws of
 PRECISION, PURE_PRECISION = 1e-5, 1e-12
 """Relative precision of a calibration, from the private side; finer at δ = 0, where ε adds up."""
 
-LABEL_SHARE = 0.64  # approximate share of μ² of noisy counts that a noisy label costs
 MANY_RELEASES = 50  # number of releases from which a calibration starts from an estimate
 FINER = 4.0  # factor by which the precision is refined if an estimate gives a start near the result
 
@@ -373,9 +371,8 @@ class VoteMechanism(ABC):
                     return first.result
                 share = share if first is None else first.value
                 precision = max(precision, SAMPLED_PRECISION)
-        guess, start = min(most, share), None
+        start = None
         if sampling is None and total.delta and (estimate is not None or releases >= MANY_RELEASES):
-            guess = min(most / 2, _like_counts(total, releases, affected, most))
             # by default that of many releases, which is faster than every account
             near = estimate or (lambda mechanism: estimated_epsilon(mechanism.bounds(releases), total.delta))
 
@@ -386,7 +383,7 @@ class VoteMechanism(ABC):
             make,
             total.epsilon,
             most,
-            guess=guess,
+            guess=min(most, share),
             precision=precision,
             estimate=start,
             finer=FINER if spent is None else 1.0,
@@ -478,17 +475,6 @@ def mechanism_names() -> tuple[str, ...]:
     """Return the names of all mechanisms: built-in ones, then those of installed packages."""
     brought = sorted(point.name for point in entry_points(group=ENTRY_POINTS))
     return (*BUILT_IN, *(name for name in brought if name not in BUILT_IN))
-
-
-def _like_counts(total: Privacy, releases: int, affected: int, most: float) -> float:
-    """Return about the information with which releases of noisy counts would have a total."""
-    # a noisy label reveals about `LABEL_SHARE` of what its noisy counts do, whose μ is √2·r/σ for r moved votes.
-    shift = math.sqrt(LABEL_SHARE * 2 * releases) * affected
-    first = total.epsilon / math.sqrt(-2 * math.log(total.delta)) / shift
-    near = None
-    with suppress(BackendUnavailable):  # the exact profile needs SciPy, which is optional here
-        near = near_value(lambda each: gaussian_epsilon(each * shift, total.delta), total.epsilon, most, guess=first)
-    return first if near is None else near[0]
 
 
 def calibrated_names() -> tuple[str, ...]:

@@ -195,6 +195,12 @@ def test_rates_for_a_total(name: str) -> None:
     assert mechanism_class(name).calibrated(40, 6, Privacy(400.0), 1).value == pytest.approx(200, rel=1e-9)
 
 
+@pytest.mark.parametrize("epsilon", [5e-324, 1.7e308])
+def test_a_total_at_either_end_of_the_doubles_has_a_rate(epsilon: float) -> None:
+    found = mechanism_class("permute_and_flip").calibrated(11, 2, Privacy(epsilon, 0.9), 100)
+    assert found.epsilon(100, 0.9) <= epsilon
+
+
 def test_the_exponential_mechanism_has_twice_the_rate_over_many_releases() -> None:
     flip, exponential = (mechanism_class(name).calibrated(40, 6, Privacy(2.0, 1e-5), 1000).value for name in SELECTIONS)
     assert exponential > 1.9 * flip

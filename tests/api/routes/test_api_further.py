@@ -8,7 +8,6 @@ import json
 import math
 from typing import Any
 
-import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from hypothesis import given, settings
@@ -19,17 +18,10 @@ from test_api import problem_of
 from api.app import create_app
 from api.errors.problem_details import MEDIA_TYPE
 from api.schemas.fields import SAMPLES_ARE_TAKEN
-from darrm_opt import Privacy, Problem, solve, verify
-from darrm_opt.accounting.composition.closed_forms import basic_composition
-from darrm_opt.answers.running_time import (
-    constraint_count,
-    estimate_running_time,
-)
+from darrm_opt import Problem, verify
 from darrm_opt.design.constraint import ConstraintGenerator
-from darrm_opt.design.privacy_profile import privacy_profile
 from darrm_opt.questions.curve import Curve
 from darrm_opt.record import problem_from_record
-from solver_cache import DesignSpec
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
 SMALL = {"K": 5, "m": 2, "epsilon": 0.1, "Delta": 1e-5}
@@ -146,9 +138,6 @@ def test_a_curve_with_the_baselines_that_are_asked(client: TestClient) -> None:
     told = client.post("/v1/error-curve", json=asked).json()
     assert list(told["curves"]) == ["optimal", "gnmax", "subsampling"]
     assert told["left_out"] == {"majority": "It is not private for this problem."}
-    problem = problem_from_record(told["problem"])
-    for curve in told["curves"].values():
-        assert verify(problem, curve["gamma"]).margin >= 0
     rows = table(
         client.get("/v1/error-curve", params={**asked, "baselines": "gnmax,majority,subsampling"}, headers=CSV)
     )
@@ -156,8 +145,6 @@ def test_a_curve_with_the_baselines_that_are_asked(client: TestClient) -> None:
     assert [float(row["tv_error"]) for row in rows[:3]] == told["curves"]["optimal"]["tv_error"]
     unknown = client.get("/v1/error-curve", params={**MNIST, "baselines": "gnmax,oracle"})
     assert problem_of(unknown, 422)["field"] == "baselines"
-    pure = client.post("/v1/error-curve", json={"K": 5, "m": 2, "epsilon": 0.1, "baselines": ["gnmax"], "points": 2})
-    assert verify(problem_from_record(pure.json()["problem"]), pure.json()["curves"]["gnmax"]["gamma"]).margin >= 0
 
 
 def test_utility_over_the_allowance(client: TestClient) -> None:
@@ -165,15 +152,7 @@ def test_utility_over_the_allowance(client: TestClient) -> None:
     told = client.post("/v1/tradeoff", json={**voters, "ms": [3, 1, 2.5]}).json()
     assert told["m"] == [3, 1, 2.5]
     assert told["utility"] == [point["utility"] for point in told["points"]]
-    assert told["utility"][1] < told["utility"][2] <= told["utility"][0]
-    for point, m in zip(told["points"], told["m"], strict=True):
-        problem = Problem.from_allowance(5, m, 0.1, 1e-5)
-        assert point["id"] == DesignSpec(problem).key
-        assert point["utility"] == pytest.approx(solve(problem).utility, abs=1e-9)
-        assert verify(problem, point["gamma"]).margin >= 0
-    again = client.get("/v1/tradeoff", params={**voters, "ms": "3,1,2.5"}).json()
-    assert all(point["cached"] for point in again["points"])
-    assert client.get("/v1/gamma", params={**voters, "m": 2.5}).json()["cached"]  # kept like any other
+    assert [point["problem"]["m"] for point in told["points"]] == told["m"]
     assert set(told["curves"]) == {"optimal", "double_subsampling", "subsampling", "randomized_response"}
 
 
@@ -194,22 +173,10 @@ def test_allowances_by_a_range_by_themselves_and_by_target(client: TestClient) -
     )
 
 
-def test_the_profile_of_one_release(client: TestClient) -> None:
-    epsilons = [0.0, 0.1, -0.1, 0.2676]
-    told = client.post("/v1/profile", json={**MNIST, "epsilons": epsilons}).json()
-    problem = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
-    assert told["epsilon"] == epsilons
-    assert told["delta"] == privacy_profile(told["gamma"], problem, epsilons).deltas.tolist()
-    assert all(low <= high for low, high in zip(told["attained"], told["delta"], strict=True))
-    assert told["delta"][3] <= problem.target.delta + 1e-12
-    posted = client.post("/v1/profile", json={**MNIST, "epsilons": epsilons, "gamma": told["gamma"]}).json()
-    assert (posted["id"], posted["delta"]) == (None, told["delta"])
-    npz = client.get("/v1/profile", params={**MNIST, "epsilons": "0,0.1"}, headers={"Accept": "application/x-npz"})
-    with np.load(io.BytesIO(npz.content)) as arrays:
-        assert arrays["delta"].tolist() == told["delta"][:2]
+def test_a_profile_is_also_of_a_gamma_that_is_not_private(client: TestClient) -> None:
     assert len(client.get("/v1/profile", params=SMALL).json()["epsilon"]) == 16
-    bare = client.post("/v1/profile", json={**SMALL, "gamma": [1] * 6, "points": 2}).json()  # not private: all the same
-    assert bare["delta"][0] > 0.05
+    told = client.post("/v1/profile", json={**SMALL, "gamma": [1] * 6, "points": 2}).json()
+    assert (told["id"], told["delta"][0] > 0.05) == (None, True)
 
 
 # --------------------------------------------------------------------------------------------------------- proofs
@@ -235,13 +202,6 @@ def test_a_gamma_neither_proved_nor_refuted_is_refused(client: TestClient) -> No
     assert abs(details["excess"]) < 1e-12
 
 
-@pytest.mark.parametrize(
-    "gamma", [None, [], [1], [1, 0], [math.pi] * 6, "1,1,1,1,1,1", [[1]] * 6, {"0": 1}, [True] * 6]
-)
-def test_invalid_gammas_are_refused(client: TestClient, gamma: Any) -> None:
-    assert problem_of(client.post("/v1/verify", json={**SMALL, "gamma": gamma}), 422)["field"] == "gamma"
-
-
 @pytest.mark.parametrize("literal", ["NaN", "Infinity", "1e400", "1e308", "-1"])
 def test_invalid_probabilities_in_gamma_are_refused(client: TestClient, literal: str) -> None:
     body = json.dumps({**SMALL, "gamma": [1] * 5})[:-2] + f", {literal}]}}"
@@ -252,26 +212,16 @@ def test_invalid_probabilities_in_gamma_are_refused(client: TestClient, literal:
 # ------------------------------------------------------------------------------------------------------- accounts
 
 
-def test_the_total_of_many_releases(client: TestClient) -> None:
-    told = client.get("/v1/compose", params={"epsilon": 0.3, "delta": 1e-5, "queries": 10}).json()
-    assert (told["problem"], told["gamma"]) == (None, None)
-    assert set(told["accounts"]) == {"simple", "general", "optimal", "pld"}
-    total = basic_composition(0.3, 1e-5, 10)
-    assert told["accounts"]["simple"]["epsilon"] == total.epsilon
-    assert told["accounts"]["optimal"]["epsilon"] <= told["accounts"]["general"]["epsilon"]
-    designed = client.post("/v1/compose", json={**MNIST, "queries": 20, "fresh": True}).json()
-    accounts = designed["accounts"]
-    assert accounts["best"]["epsilon"] == min(accounts[name]["epsilon"] for name in ("optimal", "profile", "bits"))
-    assert accounts["best"]["epsilon"] == pytest.approx(2.26, abs=0.01)
-    assert accounts["best"]["method"] == "bits"
-    posted = client.post("/v1/compose", json={**MNIST, "queries": 20, "gamma": designed["gamma"], "fresh": True}).json()
-    assert posted["accounts"] == accounts
-    once = client.get("/v1/compose", params={**MNIST, "queries": 20}).json()  # models that were trained once
-    assert (designed["fresh"], once["fresh"]) == (True, False)
-    assert once["accounts"]["best"]["method"] == "models"
+def test_models_trained_once_do_not_compose_as_fresh_ones(client: TestClient) -> None:
+    fresh, once = (
+        client.get("/v1/compose", params={**MNIST, "queries": 20, **each}).json() for each in ({"fresh": True}, {})
+    )
+    assert (fresh["fresh"], once["fresh"]) == (True, False)
+    assert [each["accounts"]["best"]["method"] for each in (fresh, once)] == ["bits", "models"]
+    assert fresh["accounts"]["best"]["epsilon"] == pytest.approx(2.26, abs=0.01)
     assert once["accounts"]["simple"]["epsilon"] > 200
-    refused_one = client.post("/v1/compose", json={**MNIST, "gamma": [1] * 12})
-    assert problem_of(refused_one, 422)["type"] == "urn:darrm-opt:problem:not-private"
+    refused = client.post("/v1/compose", json={**MNIST, "gamma": [1] * 12})
+    assert problem_of(refused, 422)["type"] == "urn:darrm-opt:problem:not-private"
 
 
 def test_only_new_problems_are_charged() -> None:
@@ -284,19 +234,6 @@ def test_only_new_problems_are_charged() -> None:
         assert 0 < int(answer.headers["retry-after"]) <= 100
         several = client.post("/v1/gamma/batch", json={"problems": [{**SMALL, "m": 1.5}, SMALL]}).json()["results"]
         assert [item["status"] for item in several] == [429, 200]
-
-
-@pytest.mark.slow
-def test_all_mechanisms_are_compared_at_one_total(client: TestClient) -> None:
-    asked = {"K": 5, "epsilon": 0.3, "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-3, "fresh": True}
-    told = client.post("/v1/compare", json=asked).json()
-    assert told == client.get("/v1/compare", params=asked).json()
-    assert told["rows"][0]["name"] in {"optimal", "optimal_sequence"}
-    for row in told["rows"]:
-        assert row["epsilon"] is None or row["epsilon"] <= 1.0
-    assert {row["name"] for row in told["rows"]} >= {"laplace", "optimal", "gnmax", "majority"}
-    assert told["draw"] is None
-    assert "dpbag_data_dependent" in told["not_compared"]
 
 
 @pytest.mark.slow
@@ -339,23 +276,6 @@ def test_an_estimate_solves_nothing(client: TestClient) -> None:
     many = problem_of(client.get("/v1/estimate", params={**MNIST, "objective": "minimax(points=10000)"}), 422)
     assert (many["type"], many["field"]) == ("urn:darrm-opt:problem:too-much-work", "objective")
     assert "at most 9090 scenarios or points for 11 voters" in many["detail"]
-
-
-@given(st.integers(1, 12), st.integers(1, 12), st.sampled_from([0.0, 1e-5]), st.sampled_from([0.1, math.inf]))
-def test_constraints_are_counted_in_closed_form(K: int, affected: int, Delta: float, epsilon: float) -> None:
-    problem = Problem(K, Privacy(epsilon, Delta), Privacy(0.2, 1e-4), min(affected, K))
-    assert constraint_count(problem) == ConstraintGenerator(problem).size
-
-
-def test_estimates_grow_with_every_parameter() -> None:
-    def seconds(K: int = 35, Delta: float = 1e-5, objective: str = "rectangular", method: str = "auto") -> float:
-        return estimate_running_time(DesignSpec(Problem.from_allowance(K, 3, 0.1, Delta), objective), method).seconds
-
-    assert seconds(11) < seconds(35) < seconds(101) < seconds(1001) < seconds(5001)
-    assert seconds(501, Delta=0) < seconds(501, Delta=1e-2)
-    assert seconds() < seconds(objective="minimax(points=1000)")
-    assert seconds(11) < seconds(11, method="enumerate")
-    assert 0.001 < seconds(35) < 0.1  # measured: 0.004 s
 
 
 @pytest.mark.parametrize("path", ["/v1/gamma", "/v1/jobs", "/v1/error-curve", "/v1/profile", "/v1/estimate"])

@@ -7,8 +7,6 @@ from fastapi.testclient import TestClient
 from support.patient import client_fixture, patient
 from test_api import problem_of
 
-from darrm_opt.answers.running_time import composition_seconds
-
 JSON = {"content-type": "application/json"}
 
 
@@ -82,12 +80,3 @@ def test_numbers_in_a_body_are_exact(client: TestClient, field: str, text: str, 
     details = answer.json() if inside == "%s" else answer.json()["results"][0]["problem"]
     assert (details["status"], details["field"]) == (422, field)
     assert said in details["detail"]
-
-
-def test_the_expected_time_of_accounts_grows_with_the_releases() -> None:
-    assert (
-        composition_seconds(10_000, designed=True, fresh=False)
-        > 1
-        > composition_seconds(3000, designed=True, fresh=False)
-    )
-    assert composition_seconds(3000, designed=True, fresh=True) > 5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -42,6 +43,10 @@ Refused = tuple[dict[str, Any], dict[str, list[Any]]]
 REFUSED: dict[str, Refused] = {
     "gamma": (MNIST, GAMMA),
     "error-curve": (MNIST, {**GAMMA, "points": [1, 1002, -1, 10**30]}),
+    "verify": (
+        {**SMALL, "gamma": [1] * 6},
+        {"gamma": [None, [], [1], [1, 0], [math.pi] * 6, "1,1,1,1,1,1", [[1]] * 6, {"gamma": {"0": 1}}, [True] * 6]},
+    ),
     "gamma of a profile": (
         {"K": 11, "target_epsilon": 0.1, "delta": 1e-5, "profile": PROFILE},
         {

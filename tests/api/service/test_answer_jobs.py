@@ -134,6 +134,19 @@ def test_long_work_is_a_job_with_the_answer_that_short_work_has(
     assert "event: done" in events
 
 
+def test_a_search_tells_its_steps(by_jobs: TestClient) -> None:
+    asked = {"K": 7, "epsilon": 0.2, "Delta": 1e-4, "utility": 0.9}
+    pending = by_jobs.post("/v1/least", json=asked).json()
+    assert pending["kind"] == "least"
+    with by_jobs.stream("GET", f"{pending['location']}/events") as events:
+        lines = [json.loads(line.removeprefix("data: ")) for line in events.iter_lines() if line.startswith("data: {")]
+    assert lines[-1]["state"] == "done"
+    assert all(set(line["progress"]) == {"done", "of", "step"} for line in lines if line["progress"])
+    job = by_jobs.get(pending["location"]).json()
+    assert job["question"] == asked
+    assert by_jobs.get(job["result"]).json()["value"] == by_jobs.post("/v1/least", json=asked).json()["value"]
+
+
 def test_tables_of_long_work_are_returned_on_the_next_request(by_jobs: TestClient) -> None:
     asked: dict[str, Any] = {"params": {"K": 5, "epsilon": 0.2, "ms": "1,2"}, "headers": {"Accept": "text/csv"}}
     followed(by_jobs, by_jobs.get("/v1/tradeoff", **asked).json()["id"])

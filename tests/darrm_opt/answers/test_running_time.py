@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.refusals import refused
 
 from benchmarks import estimates
 from darrm_opt import Privacy, Problem
 from darrm_opt.answers import class_plans, running_time, tables
 from darrm_opt.answers.coefficients import COEFFICIENTS
 from darrm_opt.answers.running_time import NUMPY_FACTOR, solve_seconds
+from darrm_opt.design.constraint import ConstraintGenerator
 from darrm_opt.problem import NOT_PRIVATE
 from darrm_opt.record import DesignSpec
 
@@ -124,3 +126,37 @@ def test_a_draw_can_be_run(program: str) -> None:
     rng = random.Random(3)
     asked = min((estimates.DRAWS[program][0](rng) for _ in range(20)), key=lambda one: one.get("K", 99))
     assert estimates.run(program, asked)
+
+
+def test_tables_too_large_are_refused_by_estimate() -> None:
+    assert tables.group_seconds(Problem(groups=[(2, 0.1), (2, 0.5)], target=Privacy(0.6), classes=3)) < 1
+    medium = Problem(groups=[(25, 0.1), (25, 0.5)], target=Privacy(1.0))
+    assert 1 < tables.group_seconds(medium) < 16  # it takes some 4
+    with refused("groups"):
+        tables.group_seconds(Problem(groups=[(30, 0.5, 1e-3)], target=Privacy(1.0), classes=4))
+    # Coefficients of one program must not stand in for those of the other: it takes some 8 seconds.
+    assert 3 < tables.plurality_seconds(Problem(30, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=6)) < 25
+
+
+def test_estimates_of_accounts_grow_with_the_releases() -> None:
+    short, long = (running_time.composition_seconds(count, designed=True, fresh=False) for count in (3000, 10_000))
+    assert short < 1 < long
+    assert running_time.composition_seconds(3000, designed=True, fresh=True) > 5
+
+
+@given(st.integers(1, 12), st.integers(1, 12), st.sampled_from([0.0, 1e-5]), st.sampled_from([0.1, math.inf]))
+def test_constraints_are_counted_in_closed_form(K: int, affected: int, Delta: float, epsilon: float) -> None:
+    problem = Problem(K, Privacy(epsilon, Delta), Privacy(0.2, 1e-4), min(affected, K))
+    assert running_time.constraint_count(problem) == ConstraintGenerator(problem).size
+
+
+def test_estimates_grow_with_every_parameter() -> None:
+    def seconds(K: int = 35, Delta: float = 1e-5, objective: str = "rectangular", method: str = "auto") -> float:
+        spec = DesignSpec(Problem.from_allowance(K, 3, 0.1, Delta), objective)
+        return running_time.estimate_running_time(spec, method).seconds
+
+    assert seconds(11) < seconds(35) < seconds(101) < seconds(1001) < seconds(5001)
+    assert seconds(501, Delta=0) < seconds(501, Delta=1e-2)
+    assert seconds() < seconds(objective="minimax(points=1000)")
+    assert seconds(11) < seconds(11, method="enumerate")
+    assert 0.001 < seconds(35) < 0.1  # measured: 0.004 s

@@ -62,6 +62,12 @@ def _told(path: str, fields: str) -> str:
     return json.dumps(asked.record_of(asked.answer(lambda _: None)))
 
 
+def spec_of(path: str, asked: dict[str, Any]) -> Any:
+    """Return the one design of a question."""
+    [spec] = QUESTIONS[path].of(asked).designs()
+    return spec
+
+
 # ------------------------------------------------------------------------------------------------------------- costs
 
 
@@ -174,7 +180,7 @@ def test_a_stored_result_is_proved_again() -> None:
 
 @pytest.mark.parametrize(("path", "asked"), [("plurality", CLASSES), ("table", GROUPS)])
 def test_a_table_is_proved_again(path: str, asked: dict[str, Any]) -> None:
-    told, problem, spec = told_of(path, asked), TABLES[path], QUESTIONS[path].of(asked).spec
+    told, problem, spec = told_of(path, asked), TABLES[path], spec_of(path, asked)
     expected = solve_table(problem, spec.objective)
     assert verify_table_answer(told, problem) == told
     read = verified_table(told, spec)
@@ -204,7 +210,7 @@ def test_a_rule_is_of_the_question_and_claims_what_it_has() -> None:
         verified_table(told, TableSpec(problem, PluralityObjective(parse_prior("favoured(0.5,0.8)"))))
     for claim in ("utility", "upper_bound"):
         with pytest.raises(VerificationFailed, match="claims fit its table"):
-            verified_table({**told, "record": {**told["record"], claim: 0.01}}, QUESTIONS["plurality"].of(CLASSES).spec)
+            verified_table({**told, "record": {**told["record"], claim: 0.01}}, spec_of("plurality", CLASSES))
     values = [0.0] * (len(told["record"]["values"]) - 2) + [1.0, 0.0]
     with pytest.raises(NotPrivate):
         verify_table_answer({**told, "record": {**told["record"], "values": values}}, problem)

@@ -349,6 +349,9 @@ def test_an_average_is_the_sum_of_its_parts_rounded_up() -> None:
     heaviest = average.heaviest(1.0)
     assert heaviest is not None
     assert heaviest.count == 3
+    some = mixed([(1, 0.5, 0.0), (3, 0.25, 0.6)]).heaviest(0.0)
+    assert some is not None
+    assert some.count == 3  # one that weighs nothing is not it
     assert mixed([(1, 0.5, 0.0)]).heaviest(0.0) is None
     assert mixed([]).heaviest(0.0) is None
     assert mixed([], 0.0).delta(0.0) == 0.0

@@ -1,7 +1,7 @@
 """Sampled totals: random ones against every sample, assignment and transcript, and what plans make of usual settings.
 
 A total is one of a random mechanism, scheme, data set, question and δ, of one or two adaptive queries. Each account's ε
-is held against the exact hockey-stick of the best adaptive questions, in fractions (`support.sampled_ensembles`), which
+is held against the exact hockey-stick of the best adaptive questions, in fractions (`campaigns.sampled_ensembles`), which
 knows nothing of q: it must not be below. The settings are those of prompts, retrieval and private kNN: ten voters, forty
 records a query.
 
@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 from support.enumeration import exp_fraction
-from support.sampled_ensembles import Law, question_pairs, random_vote, shown, worst_allocated_delta, worst_delta
 
 from campaigns.driver import Campaign, Row, Tally, origin, publish
+from campaigns.sampled_ensembles import Law, question_pairs, random_vote, shown, worst_allocated_delta, worst_delta
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.accounting import Sampling
 from darrm_opt.accounting.total import cost

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 from campaigns.sampled import drawn_law, small_mechanisms
+from campaigns.sampled_ensembles import random_vote, shown, worst_allocated_delta
 from support.cases import for_each
 from support.enumeration import exp_fraction
 from support.refusals import refused, refuses
-from support.sampled_ensembles import random_vote, shown, worst_allocated_delta
 
 from darrm_opt import Privacy
 from darrm_opt.accounting.allocation import ORDERS, in_most

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 from campaigns.sampled import CASES, drawn_law, examine, small_mechanisms, table
+from campaigns.sampled_ensembles import Vote, question_pairs, random_vote, shares, shown, worst_delta
 from support.cases import for_each
 from support.enumeration import exp_fraction
 from support.refusals import refused, refuses
-from support.sampled_ensembles import Vote, question_pairs, random_vote, shares, shown, worst_delta
 
 from darrm_opt import NoiseFunction, Privacy
 from darrm_opt.accounting import PrivacyBudget, sampled

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from campaigns.sampled_ensembles import worst_delta
 from support.cases import for_each
 from support.enumeration import exp_fraction
 from support.refusals import refused
-from support.sampled_ensembles import worst_delta
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 from campaigns.sampled import drawn_law
+from campaigns.sampled_ensembles import allocations, question_pairs, shares, shown, worst_delta
 from scipy import stats
 from support.cases import for_each
 from support.enumeration import exp_fraction
 from support.forks import forked
 from support.refusals import refused as refused_input
-from support.sampled_ensembles import allocations, question_pairs, shares, shown, worst_delta
 
 from darrm_opt import Privacy
 from darrm_opt.accounting.sampling import Sampling, Scheme

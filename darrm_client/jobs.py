@@ -162,10 +162,9 @@ def _pages(
     while True:
         query = urlencode({key: value for key, value in {**filters, "after": after}.items() if value is not None})
         found = backend.call("GET", f"/v1/{name}?{query}", None, Deadline.after(timeout))
-        entries = members(member(found, name), list)
-        yield from entries
-        after = found.get("next")
-        if not isinstance(after, str) or not entries:
+        yield from members(member(found, name), list)
+        previous, after = after, found.get("next")
+        if not isinstance(after, str) or after == previous:  # a page may have no entries and yet a next one
             return
 
 

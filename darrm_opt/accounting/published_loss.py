@@ -44,7 +44,7 @@ class UnpublishedEpsilon:
 
     epsilon: float
     delta: float
-    order: float  # λ that attains it
+    order: float  # λ that attains it, unless any votes cost less
 
 
 def unpublished_epsilon(batch: VoteBatch, counts: CountRows, delta: float) -> UnpublishedEpsilon:

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shlex
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -39,6 +41,7 @@ MAX_EXPLORED, MAX_EVENTS, FEWEST = 400, 64, 50
 OUTWARD = 1e-9
 """Relative distance by which bounds of probabilities move outwards, to cover the arithmetic of their quantiles."""
 
+MAX_ANSWER = 200  # mean length of an answer of a command beyond which no more is read [bytes]
 GIVEN_UP = 0.1  # error probability of a bound that only explores
 
 
@@ -63,12 +66,22 @@ def command_draws(command: str) -> Draws:
 
     def draw(inputs: Sequence[Any], count: int) -> list[list[str]]:
         lines = "".join(f"{_line(given)}\n" * count for given in inputs)
-        done = subprocess.run(words, input=lines, capture_output=True, text=True, check=False)  # noqa: S603 — the user's command
-        answers = [answer.strip() for answer in done.stdout.splitlines()]
-        if done.returncode or len(answers) != count * len(inputs):
+        most = MAX_ANSWER * count * len(inputs)
+        with TemporaryFile() as given, TemporaryFile() as complaints:
+            given.write(lines.encode())
+            given.seek(0)
+            with subprocess.Popen(words, stdin=given, stdout=subprocess.PIPE, stderr=complaints) as process:  # noqa: S603 — the user's command
+                assert process.stdout is not None  # noqa: S101 - for the type checker: a pipe was asked for
+                output = process.stdout.read(most + 1)
+                if len(output) > most:  # it may never end
+                    process.kill()
+            complaints.seek(max(0, complaints.seek(0, os.SEEK_END) - 200))
+            complaint = complaints.read().decode(errors="replace")
+        answers = [answer.strip() for answer in output.decode(errors="replace").splitlines()]
+        if process.returncode or len(answers) != count * len(inputs):
             raise DarrmError(
-                f"{command}: {len(answers)} answers to {count * len(inputs)} inputs, exit code {done.returncode}. "
-                f"It must write one line for each input line. {done.stderr[-200:]}"
+                f"{command}: {len(answers)} answers to {count * len(inputs)} inputs, exit code {process.returncode}. "
+                f"It must write one line for each input line. {complaint}"
             )
         return [answers[start : start + count] for start in range(0, len(answers), count)]
 

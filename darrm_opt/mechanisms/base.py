@@ -154,14 +154,29 @@ class VoteMechanism(ABC):
         """
         return count_checked(votes, self.classes)
 
+    @property
+    def _columns(self) -> int:
+        """Number of counts."""
+        return self.classes
+
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
         """Return a class 0..C−1, or `ABSTENTION`; a mechanism defines this or `draw_many`.
 
         Args:
-            counts: votes for each class.
+            counts: votes for each class, at most K in all.
             source: random bits.
+
+        Raises:
+            InvalidInput: the counts are others.
+            NotImplementedError: the class of the mechanism defines neither.
         """
-        return int(self.draw_many(np.array([counts], dtype=np.int64), source)[0])
+        if type(self).draw_many is VoteMechanism.draw_many:
+            raise NotImplementedError(f"{type(self).__name__} defines neither draw nor draw_many")
+        votes = np.asarray(counts)
+        if votes.shape != (self._columns,) or votes.dtype.kind not in "iu" or votes.min() < 0 or votes.sum() > self.K:
+            accepted = f"{self._columns} whole numbers of votes, at most {self.K} in all"
+            raise InvalidInput("counts", votes.shape, accepted, "The counts are omitted here.")
+        return int(self.draw_many(votes[np.newaxis].astype(np.int64), source)[0])
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
         """Return a class or `ABSTENTION` for each row, each with exactly the law of `draw`.

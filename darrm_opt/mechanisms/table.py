@@ -157,6 +157,10 @@ class GroupTableMechanism(CertifiedTable):
         groups = "; ".join(map(str, self.problem.groups))
         return f"a table for the groups {groups}, each released class {guarantee(self.problem.target)}"
 
+    @property
+    def _columns(self) -> int:
+        return len(self.problem.groups) * self.classes
+
     def count(self, votes: VoteTable) -> VoteTable:
         """Return the votes for each class, one group after the other, shape (N, groups·C)."""
         ends = np.cumsum([group.K for group in self.problem.groups])[:-1]

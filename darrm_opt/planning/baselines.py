@@ -73,9 +73,10 @@ def private_baselines(problem: Problem, names: Sequence[str] | None = None) -> d
     >>> sorted(private_baselines(problem))
     ['double_subsampling', 'randomized_response', 'subsampling']
     """
-    makers = (
-        BASELINES if names is None else {name: (BASELINES | OTHER_BASELINES)[name] for name in dict.fromkeys(names)}
-    )
+    known = BASELINES | OTHER_BASELINES
+    if unknown := [name for name in names or () if name not in known]:
+        raise InvalidInput("baselines", unknown[0], "one of " + ", ".join(known))
+    makers = BASELINES if names is None else {name: known[name] for name in dict.fromkeys(names)}
     candidates = {name: make(problem) for name, make in makers.items()}
     private = {name: certify_unscaled(problem, noise) for name, noise in candidates.items() if noise is not None}
     return {name: noise for name, noise in private.items() if noise is not None}

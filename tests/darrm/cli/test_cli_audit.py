@@ -65,4 +65,5 @@ def test_black_boxes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("audit", "--command", command, *words, "0.5").exit_code == 1
     Path("pairs.json").write_text("[[[2, 0], [1, 1]]]", encoding="utf-8")
     assert run("audit", "--command", command, *words, "0.5", "--pairs", "pairs.json").exit_code == 1
-    assert "It must write one line" in run("audit", "--command", "true", *words, "1").stderr
+    for wrong in ("true", "yes 1"):  # too few answers, and answers without end
+        assert "It must write one line" in run("audit", "--command", wrong, *words, "1").stderr

@@ -76,12 +76,14 @@ INVALID: dict[str, dict[str, list[str]]] = {
         "--output": ["--utility 0.9 --output /proc/x.json"],
     },
     "error-curve --K 5 --epsilon 0.5 --m 2": {
+        "--baselines": ["nope"],
         "--points": ["1", "many", "99999999999999999"],
         "--plot": ["x.txt"],
         "none.json": ["--solution none.json"],
     },
     "profile --K 5 --epsilon 0.5 --m 2": {"--points": ["10000000000", "1"], "--epsilons": ["0,much"]},
     "tradeoff --K 5 --epsilon 0.5": {
+        "--baselines": ["--ms 1,2 --baselines nope"],
         "--ms": ["1,x", "1,-1", "1,,3"],
         "--voter-delta": ["--Delta 2"],
     },

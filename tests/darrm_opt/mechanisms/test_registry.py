@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.cases import for_each
@@ -18,6 +19,7 @@ from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms import calibrated_names, mechanism_class, mechanism_from_record, mechanism_names
 from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum
 from darrm_opt.mechanisms.plain_vote import PlainVote
+from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
 CALIBRATED = {"permute_and_flip", "exponential", "laplace", "gnmax", "randomized_response", "subsampling"}
 
@@ -137,3 +139,10 @@ def test_a_parameter_that_is_inverted_is_above_0() -> None:
 def test_models_that_are_not_private_are_not_among_the_private_voters() -> None:
     assert PlainVote(3, 2, Privacy(0.5)).private_voters == (Privacy(0.5),)
     assert PlainVote(3, 2, Privacy(math.inf)).private_voters == ()
+
+
+@for_each("name", ["gnmax", "laplace", "permute_and_flip", "exponential"])
+@for_each("counts", [(-1, 4), (3,), (1.5, 1.5), (30, 0), (1, 1, 1)])
+def test_votes_of_others_are_not_drawn_from(name: str, counts: Any) -> None:
+    with refused("counts"):
+        mechanism_class(name).of(3, 2, 0.5).draw(counts, SeededRandomnessForTestsOnly(1))

@@ -112,7 +112,7 @@ def _option(field: Field, defaults: Mapping[str, Any], hints: Hints) -> CommandO
         return CommandOption(both if default else flag, lambda: field.help, panel=panel)
     otherwise = field.otherwise.removeprefix("by default ")
     if not otherwise and default not in (None, dataclasses.MISSING):
-        otherwise = str(default)
+        otherwise = f"{default:g}" if isinstance(default, float) else str(default)
     words = partial(_values, field, hints)
     return CommandOption(flag, lambda: field.help, words, panel, otherwise, alias=alias, field=field)
 

@@ -122,6 +122,8 @@ class ReleaseGuarantee:
         At δ = 0 that loss is exact for any number of releases, without the grid of the recursion on bits.
         """
         privacy = self.privacy() if callable(self.privacy) else self.privacy
+        if privacy is not None and privacy.epsilon == math.inf:
+            privacy = None  # which proves nothing
         if privacy is not None and privacy.delta:
             return privacy
         loss = self.largest_loss()

@@ -139,6 +139,8 @@ def test_a_parameter_that_is_inverted_is_above_0() -> None:
 def test_models_that_are_not_private_are_not_among_the_private_voters() -> None:
     assert PlainVote(3, 2, Privacy(0.5)).private_voters == (Privacy(0.5),)
     assert PlainVote(3, 2, Privacy(math.inf)).private_voters == ()
+    for delta in (0.0, 1e-5):
+        assert PlainVote(3, 2, Privacy(math.inf)).epsilon(2, delta) == math.inf
 
 
 @for_each("name", ["gnmax", "laplace", "permute_and_flip", "exponential"])

@@ -225,10 +225,10 @@ class SearchColumns:
     shape: str  # "free" or "monotone"; of a table, its classes
     utility: float  # as the record states it
 
-    def told(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """Return them by the names that questions and answers have for them; "inf" for an infinite ε of a voter."""
         infinite = {"epsilon": "inf"} if self.voter_epsilon == math.inf else {}
-        return dict(zip(TOLD, astuple(self), strict=True)) | infinite
+        return dict(zip(FIELD_NAMES, astuple(self), strict=True)) | infinite
 
     def answers(self, spec: DesignSpec) -> bool:
         """Whether an answer to this question also answers ``spec``, perhaps not optimally.
@@ -249,7 +249,7 @@ class SearchColumns:
         )
 
 
-TOLD = ("K", "epsilon", "Delta", "affected", "target_epsilon", "delta", "objective", "shape", "utility")
+FIELD_NAMES = ("K", "epsilon", "Delta", "affected", "target_epsilon", "delta", "objective", "shape", "utility")
 """What questions and answers call the `SearchColumns`, in their order."""
 
 SHAPES: dict[str, tuple[str, ...]] = {"free": ("free", "monotone"), "monotone": ("monotone",)}

@@ -103,7 +103,7 @@ def summary(stored: StoredDesign) -> BaseModel | None:
     # Of two numbers that were rounded to a decimal grid: more digits of the quotient mean nothing.
     allowance = float(f"{about.target_epsilon / about.voter_epsilon:.10g}") if private else None
     beside = {"id": stored.key, "created": stored.created, "tags": list(stored.tags), "m": allowance}
-    record = {**about.told(), **beside, **stored.points}
+    record = {**about.fields(), **beside, **stored.points}
     return DesignSummary.model_validate(record)
 
 

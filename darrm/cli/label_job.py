@@ -56,7 +56,6 @@ from darrm_opt.release.log_lines import checked_id
 from darrm_opt.tables.votes import AS_CLASS, EVENLY, Labels, label_type
 from darrm_opt.untrusted import json_value
 
-ROWS = 65_536  # rows of a block: charged and written together
 UNANSWERED = -2  # what a file of labels has where the command failed: nobody voted, and nothing was released
 MAX_JOB_ID = 150  # most characters of a job's release id: blocks add their number
 

@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from darrm_opt.mechanisms import VoteMechanism
     from darrm_opt.release import ReleaseLog
 
-LEAST_FILE = '{"K": 5, "m": 2, "epsilon": 0.5, "gamma": [0.9, 0.5, 0.1, 0.1, 0.5, 0.9]}'
+MINIMAL_FILE = '{"K": 5, "m": 2, "epsilon": 0.5, "gamma": [0.9, 0.5, 0.1, 0.1, 0.5, 0.9]}'
 """The shortest file that names its problem."""
 
-SINGLE_DELTA = 1e-6  # δ at which the ε of one noisy maximum is told where its file names no total
+SINGLE_DELTA = 1e-6  # δ for the ε of one noisy maximum whose file names no total
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ def _lacking(content: dict[str, Any], message: str) -> Proof:
     return Proof(private=None, content=content | {"message": message}, text=message)
 
 
-class Asked(NamedTuple):
+class VerifyOptions(NamedTuple):
     """What was typed beside the file."""
 
     options: dict[str, Any]
@@ -85,17 +85,17 @@ class Asked(NamedTuple):
                 raise InvalidInput(name, value, Rule(f"needs a γ, not {subject}"))
 
 
-def proofs_of(file: str, asked: Asked) -> Iterator[Proof]:
+def proofs_of(file: str, options: VerifyOptions) -> Iterator[Proof]:
     """Yield the proofs of a file, by what it is: nobody should have to know which verb wrote it."""
     for subject, (is_one, prove) in _FILES.items():
         if is_one(file):
-            asked.refuse_beside(subject)
+            options.refuse_beside(subject)
             yield prove(file)
             return
-    yield from _proofs_of_values(file, asked)
+    yield from _proofs_of_values(file, options)
 
 
-def _proofs_of_values(file: str, asked: Asked) -> Iterator[Proof]:
+def _proofs_of_values(file: str, options: VerifyOptions) -> Iterator[Proof]:
     """Yield a proof of each γ and mechanism of a file of JSON values: one, or one after the other as in JSON Lines."""
     text = read_text(file)
     try:
@@ -105,11 +105,11 @@ def _proofs_of_values(file: str, asked: Asked) -> Iterator[Proof]:
     for number, document in enumerate(documents, start=1):
         source = file if len(documents) == 1 else f"{file}, value {number}"
         try:
-            content = _record_in(document, asked)
-            if not isinstance(content, list) and asked.given:
-                names = ", ".join(map(option_of, asked.given))
+            content = _record_in(document, options)
+            if not isinstance(content, list) and options.given:
+                names = ", ".join(map(option_of, options.given))
                 fail(f"{source} states its own problem: omit {names}, or give a bare list.", ExitCode.BAD_INPUT)
-            claims = list(_claims_in(content, asked))
+            claims = list(_claims_in(content, options))
         except NotPrivate as err:  # found while it was read
             yield _not_private(err, {})
             continue
@@ -118,12 +118,12 @@ def _proofs_of_values(file: str, asked: Asked) -> Iterator[Proof]:
         if not claims:
             fail(f"{source}: {_without_gamma(content)}", ExitCode.BAD_INPUT)
         for claim in claims:
-            yield claim.proof(asked, source)
+            yield claim.proof(options, source)
 
 
-def _record_in(document: Any, asked: Asked) -> Any:
+def _record_in(document: Any, options: VerifyOptions) -> Any:
     """Return the record in a service's answer, or the numbers of a γ whose problem the options are; else what came."""
-    if asked.given and isinstance(document, dict) and [*document] == ["gamma"]:
+    if options.given and isinstance(document, dict) and [*document] == ["gamma"]:
         return document["gamma"]
     if not isinstance(document, dict) or document.keys().isdisjoint(("record", "mechanism", "design")):
         return document
@@ -150,7 +150,7 @@ def _without_gamma(content: Any) -> str:
             printed, written = f"it is what `darrm {verb} --json` prints", f"darrm {verb.split()[0]} --output FILE"
             return f"{printed}, without a γ or a mechanism that can be proved. Give the file that `{written}` writes."
     others = "For a table or a mechanism give the file of `darrm solve`, `plan` or `cost` with --output."
-    return f"the file contains no γ with its problem. A minimal valid file is {LEAST_FILE}. {others}"
+    return f"the file contains no γ with its problem. A minimal valid file is {MINIMAL_FILE}. {others}"
 
 
 SOLVED = ("upper_bound", "gap", "status", "method", "backend", "statistics")
@@ -159,10 +159,10 @@ SOLVED = ("upper_bound", "gap", "status", "method", "backend", "statistics")
 PROVED = ("gamma", "problem", "spent", "queries")  # fields of an option of a plan that are proved
 
 
-def _claims_in(content: Any, asked: Asked) -> Iterator[GammaClaim | MechanismClaim]:
+def _claims_in(content: Any, options: VerifyOptions) -> Iterator[GammaClaim | MechanismClaim]:
     """Yield each γ or mechanism of a file that is to be proved private."""
     if isinstance(content, list):
-        problem = asked.problem(max(1, len(content) - 1))
+        problem = options.problem(max(1, len(content) - 1))
         yield GammaClaim(problem, NoiseFunction(_numbers(content), problem.K))
     elif isinstance(content, dict) and (known := [has for has in _OBJECTS if content.keys() >= {*has}]):
         yield _OBJECTS[known[0]](content)
@@ -211,12 +211,14 @@ def _bare_in(content: dict[str, Any]) -> GammaClaim:
 
     for name in content:
         if name not in (*PROBLEM_FIELDS, "gamma"):
-            raise InvalidInput("FILE", name, f"fields {', '.join(PROBLEM_FIELDS)} and gamma", f"Such as {LEAST_FILE}.")
+            raise InvalidInput(
+                "FILE", name, f"fields {', '.join(PROBLEM_FIELDS)} and gamma", f"Such as {MINIMAL_FILE}."
+            )
     gamma, fields = content["gamma"], dict[str, Any]({name: content.get(name) for name in PROBLEM_FIELDS})
     needed = () if fields["profile"] else ("epsilon",) if fields["targets"] else ("epsilon", "m")
     for name in needed:
         if fields[name] is None and (name == "epsilon" or fields["target_epsilon"] is None):
-            raise InvalidInput(name, None, "a value", f"A minimal valid file is {LEAST_FILE}.")
+            raise InvalidInput(name, None, "a value", f"A minimal valid file is {MINIMAL_FILE}.")
     if fields["K"] is None:
         fields["K"] = len(gamma) - 1 if isinstance(gamma, list) and len(gamma) > 1 else 1
     if "m" in needed and fields["target_epsilon"] is not None:
@@ -255,11 +257,11 @@ class GammaClaim:
     unproved: tuple[str, ...] = ()  # claims of the file that no proof covers
     total: tuple[int, Privacy, bool] | None = None  # releases, what they cost together, whether voters are fresh
 
-    def proof(self, asked: Asked, source: str) -> Proof:  # noqa: ARG002 - as of a mechanism
+    def proof(self, options: VerifyOptions, source: str) -> Proof:  # noqa: ARG002 - as of a mechanism
         """Prove it by this program's own search or by the formal checker, and the total that its file names."""
         problem, gamma, unproved, addition = self.problem, self.noise, self.unproved, ""
         content: dict[str, Any] = {"problem": problem_record(problem)}
-        if asked.checker == "formal":
+        if options.checker == "formal":
             from darrm.cli.formal import PROVED_TEXT, UNPROVED_TEXT, formally_private
 
             content["checker"] = "formal"
@@ -269,12 +271,13 @@ class GammaClaim:
             unproved += () if self.total is None else ("queries", "spent")  # it knows nothing of totals
         else:
             try:
-                certificate = verify(problem, gamma, arithmetic=cast("Arithmetic", asked.arithmetic))  # checked there
+                arithmetic = cast("Arithmetic", options.arithmetic)  # which `verify` checks
+                certificate = verify(problem, gamma, arithmetic=arithmetic)
             except NotPrivate as err:
                 return _not_private(err, content)
             lines = [f"{problem_text(problem)}\n\n{certificate_text(certificate, problem)}"]
             content["certificate"] = asdict(certificate)
-        if self.total is not None and asked.checker == "own":
+        if self.total is not None and options.checker == "own":
             queries, claim, _ = self.total
             content["total"] = {"queries": queries, **asdict(claim)}
             if (epsilon := self._total_epsilon()) is None:
@@ -314,12 +317,12 @@ class MechanismClaim:
     sampling: Sampling | None
     unproved: tuple[str, ...] = ()
 
-    def proof(self, asked: Asked, source: str) -> Proof:
+    def proof(self, options: VerifyOptions, source: str) -> Proof:
         """Return what is proved of it; a table or a γ was proved while it was read."""
         from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 
         mechanism, sampling = self.mechanism, self.sampling
-        asked.refuse_beside(f"a {mechanism.record()['kind']!s:.60}")
+        options.refuse_beside(f"a {mechanism.record()['kind']!s:.60}")
         voters = f"{mechanism.K} voters, {mechanism.classes} classes, one record moves {mechanism.affected}"
         content: dict[str, Any] = {"mechanism": mechanism.record()}
         lines = []
@@ -356,7 +359,6 @@ class MechanismClaim:
 
 
 def _together(queries: int, text: str) -> str:
-
     return f"{count_text(queries, 'answer is', 'answers are')} {text}{'' if queries == 1 else ' together'}"
 
 
@@ -410,7 +412,7 @@ def _log_proof(file: str) -> Proof:
         claim = _mechanism_in(record)
     except DarrmError as err:  # a limit that no account takes
         fail(f"{file}: {err}", ExitCode.BAD_INPUT)
-    proof, fields = claim.proof(_ALONE, file), budget_fields(log)
+    proof, fields = claim.proof(NO_OPTIONS, file), budget_fields(log)
     allowed = count_text(fields["limit"], "release is", "releases are")
     state = f"{fields['spent']:,} of {allowed} spent; every line is as it was written"
     text = proof.text
@@ -476,7 +478,7 @@ _OBJECTS: dict[tuple[str, ...], Callable[[dict[str, Any]], GammaClaim | Mechanis
 }
 """JSON objects that are one γ or mechanism: the fields by which each is known, the first counting, and its claim."""
 
-_ALONE = Asked({}, "float", "own")  # nothing beside the file
+NO_OPTIONS = VerifyOptions({}, "float", "own")  # nothing beside the file
 
 _FILES = {"a table": (_is_table, _table_proof), "a release log": (is_release_log, _log_proof)}
 """Files that are not JSON values: how each is known, and its proof."""

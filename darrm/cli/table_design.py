@@ -24,7 +24,7 @@ DEFAULT_OBJECTIVE = "dirichlet(1)"
 
 MAX_ROWS = 40  # vote counts that the text shows; --json has them all
 QUICK = 0.5  # expected seconds of a solve up to which the mechanisms that people use are shown beside it
-LONG = 60.0  # seconds from which an expected time is told beforehand
+LONG = 60.0  # expected seconds from which a solve announces its time
 
 
 def refuse_beside_groups(groups: Sequence[str], typed: dict[str, Any], names: Sequence[str]) -> None:

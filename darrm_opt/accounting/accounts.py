@@ -52,7 +52,7 @@ from darrm_opt.accounting.composition.optimal import (
     total_loss,
 )
 from darrm_opt.accounting.freshness import effective_voters
-from darrm_opt.accounting.guarantee import Drawn, Laws, LawTriples, Models, ReleaseGuarantee, Releases
+from darrm_opt.accounting.guarantee import BaggedReleases, Laws, LawTriples, Models, ReleaseGuarantee, Releases
 from darrm_opt.accounting.labels.composition import compared_epsilon, renyi_epsilon
 from darrm_opt.accounting.labels.power_divergence import PowerDivergence
 from darrm_opt.accounting.law_pairs import LEAK, LawPairs
@@ -297,9 +297,9 @@ def _by_bits(parts: ReleasesOf[ReleaseGuarantee], delta: float, effort: Effort) 
     return _bound(compose_bits_any_order(regions, points=points).epsilon(delta), delta)
 
 
-def _by_draw(parts: ReleasesOf[Drawn], delta: float, _: Effort) -> Privacy | None:
-    (drawn, count), *others = parts
-    return None if others else _bound(drawn.epsilon(count, delta), delta)
+def _by_bags(parts: ReleasesOf[BaggedReleases], delta: float, _: Effort) -> Privacy | None:
+    (bagged, count), *others = parts
+    return None if others else _bound(bagged.epsilon(count, delta), delta)
 
 
 def _by_losses(parts: ReleasesOf[ReleaseGuarantee], delta: float, _: Effort) -> Privacy | None:
@@ -427,7 +427,7 @@ ACCOUNTS: tuple[Account[Any], ...] = (
     Account("general", _EVENT, _of_events(kov_composition_at_delta), ("optimal",)),
     Account("laws", _laws, _of_one_law, is_exact=lambda parts, *_: _is_single(parts)),
     Account("bits", _bit, _by_bits, ("laws",), _has_full_grid),
-    Account("bits", lambda bounds: bounds.drawn, _by_draw),  # averaged over the draw
+    Account("bits", lambda bounds: bounds.bagged, _by_bags),  # averaged over the draw
     Account("losses", lambda bounds: bounds, _by_losses),
     Account("pld", _EVENT, _of_events(lambda *of: pld_composition_of_sequence(*of).privacy), ("optimal", *_PAIRS)),
     Account("points", _laws, _by_points, _PAIRS),

@@ -71,8 +71,8 @@ class Laws(Protocol):
         ...
 
 
-class Drawn(Protocol):
-    """Releases of voters of whom a record affects a random number (`mixture.DrawnMajority`)."""
+class BaggedReleases(Protocol):
+    """Releases of voters of whom a record affects a random number (`mixture.BaggedMajority`)."""
 
     def epsilon(self, queries: int, delta: float) -> float:
         """Return ε of all releases together at δ; may raise `DeltaTooSmall`."""
@@ -108,7 +108,7 @@ class ReleaseGuarantee:
     # The models of which all releases are post-processing; None if voters are fresh or not private.
     models: Models | None = None
     # One draw for all releases, which decides the number of affected voters; nothing else is stated then.
-    drawn: Drawn | None = None
+    bagged: BaggedReleases | None = None
 
     @cached_property
     def shown(self) -> Laws:

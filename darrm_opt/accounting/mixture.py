@@ -270,8 +270,8 @@ def _profile_at_count(
 
 
 @dataclass(frozen=True, eq=False)
-class DrawnMajority:
-    """The majority of voters of whom a record affects a random number, released through a γ; arguments as above."""
+class BaggedMajority:
+    """The majority of voters of whom a record affects a random number, released through a γ; as for `mixture_total`."""
 
     noise: NoiseFunction
     problem: Problem
@@ -285,11 +285,11 @@ class DrawnMajority:
         >>> from darrm_opt.accounting.total import estimated_epsilon, total_of
         >>> gamma = NoiseFunction.from_upper_half([0.1, 0.2, 0.3], 5)
         >>> law = AffectedDistribution.binomial(5, 0.1)
-        >>> parts = [(DrawnMajority(gamma, Problem(5, Privacy(math.inf), Privacy(1.0)), law).guarantee, 30)]
+        >>> parts = [(BaggedMajority(gamma, Problem(5, Privacy(math.inf), Privacy(1.0)), law).guarantee, 30)]
         >>> 0.8 < estimated_epsilon(parts, 0.01) / total_of(parts, 0.01).epsilon < 1.2
         True
         """
-        return ReleaseGuarantee(drawn=self)
+        return ReleaseGuarantee(bagged=self)
 
     def epsilon(self, queries: int, delta: float) -> float:
         """Return the total ε of `mixture_total` at a total δ [nats]."""

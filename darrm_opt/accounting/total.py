@@ -294,14 +294,14 @@ def estimated_epsilon(parts: Releases, delta: float) -> float | None:
     Hellinger distances.
     """
     kinds = [(bounds, count) for bounds, count in parts if count]
-    drawn = kinds[0][0].drawn if len(kinds) == 1 else None
+    bagged = kinds[0][0].bagged if len(kinds) == 1 else None
     likely = [(bounds.likely(), count) for bounds, count in kinds if bounds.likely is not None]
     stated = [(bound, n) for bounds, n in kinds if bounds.estimate is not None and (bound := bounds.estimate())]
     epsilon: float | None = None
     # an estimate only saves time: it is omitted if a package is missing.
     with suppress(BackendUnavailable):
-        if drawn is not None:
-            epsilon = drawn.estimate(kinds[0][1], delta)
+        if bagged is not None:
+            epsilon = bagged.estimate(kinds[0][1], delta)
         elif kinds and len(likely) == len(kinds):
             points = min(ESTIMATE_POINTS, int(MAX_ESTIMATE_WORK / updates_of(likely)))
             try:

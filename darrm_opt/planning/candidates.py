@@ -17,7 +17,7 @@ from darrm_opt.accounting.calibrate import calibrate
 from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.accounting.mixture import (
     AffectedDistribution,
-    DrawnMajority,
+    BaggedMajority,
     count_groups,
     with_affected,
 )
@@ -279,7 +279,7 @@ def _guarantee(noise: NoiseFunction, question: Question) -> ReleaseGuarantee:
     """Return what is proved of one release of a γ."""
     if question.affected_distribution is None:
         return NoisyMajority(noise, question.released).guarantee
-    return DrawnMajority(noise, question.released, question.affected_distribution, question.fresh).guarantee
+    return BaggedMajority(noise, question.released, question.affected_distribution, question.fresh).guarantee
 
 
 def mixture_steps(problem: Problem, queries: int, total: Privacy, distribution: AffectedDistribution) -> float:

@@ -13,7 +13,7 @@ import numpy as np
 
 from darrm_opt.accounting.accounts import PLANNED, SLOW, compose_models
 from darrm_opt.accounting.freshness import effective_voters
-from darrm_opt.accounting.mixture import DrawnMajority
+from darrm_opt.accounting.mixture import BaggedMajority
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import total_of
 from darrm_opt.baselines import plain_majority_sharp, subsampling
@@ -88,8 +88,8 @@ def _from_draw(question: Question) -> Option | None:
     distribution, total, Q, fresh = question.affected_distribution, question.total, question.queries, question.fresh
     if distribution is None:
         return None
-    drawn = DrawnMajority(_ones(question.K), question.released, distribution, fresh)
-    epsilon = total_of([(drawn.guarantee, Q)], total.delta).epsilon
+    bagged = BaggedMajority(_ones(question.K), question.released, distribution, fresh)
+    epsilon = total_of([(bagged.guarantee, Q)], total.delta).epsilon
     # Otherwise the accounts without the draw, which follow, give a better reason; models never cost less than the draw.
     if not epsilon <= min(total.epsilon, answers_total(question.voters, Q, total.delta, fresh=fresh)[0]):
         return None

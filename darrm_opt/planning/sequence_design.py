@@ -29,7 +29,7 @@ from darrm_opt.accounting.accounts import SEARCHED, models_account
 from darrm_opt.accounting.bits.region import MAX_LINES, region_lines
 from darrm_opt.accounting.calibrate import Calibration, calibrate, never_stop
 from darrm_opt.accounting.freshness import effective_voters
-from darrm_opt.accounting.mixture import AffectedDistribution, DrawnMajority, mixture_total, with_affected
+from darrm_opt.accounting.mixture import AffectedDistribution, BaggedMajority, mixture_total, with_affected
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import estimated_epsilon, exact_epsilon
 from darrm_opt.arguments import whole_number
@@ -199,7 +199,7 @@ def design_sequence(
         law = distribution
 
         def cost(noise: NoiseFunction, voters: Problem, count: int, delta: float) -> float:
-            return DrawnMajority(noise, voters, law, fresh).epsilon(count, delta)
+            return BaggedMajority(noise, voters, law, fresh).epsilon(count, delta)
 
         # a region is for one number of affected voters: the one that adds most to the average, by the seeds.
         region_budget, worst_problem = heaviest_count(problem, queries, total, distribution, seeds, fresh=fresh)

@@ -25,7 +25,7 @@ from darrm_opt.mechanisms import calibrated_names
 from darrm_opt.planning.compare import Comparison, ComparisonRow, amplified, compare
 from darrm_opt.planning.question import Question
 from darrm_opt.problem import FRESH, Problem
-from darrm_opt.questions.question import Answer, answer_field, question_field, told
+from darrm_opt.questions.question import Answer, answer_field, answer_json, question_field
 from darrm_opt.questions.sampled import SampledTotalQuestion, options_report
 from darrm_opt.questions.voters import DrawAnswer, EachAnswer, VotersAnswer, draw_record, prior_of
 from darrm_opt.record import DesignSpec
@@ -129,13 +129,13 @@ class Compare(SampledTotalQuestion):
     def record_of(self, answer: Comparison) -> dict[str, Any]:
         # Every double of γ: a reader proves it again, and a rounded one could fail.
         gammas = [None if row.noise is None else row.noise.values.tolist() for row in answer.rows]
-        rows = [told(MechanismAnswer, row, gamma=gamma) for row, gamma in zip(answer.rows, gammas, strict=True)]
+        rows = [answer_json(MechanismAnswer, row, gamma=gamma) for row, gamma in zip(answer.rows, gammas, strict=True)]
         stated = {
             "voters": voters_body(answer.problem),  # without a target, at which no mechanism is compared
             "total": asdict(answer.total),
             "draw": draw_record(answer.bags, answer.problem.K),
         }
-        return told(CompareAnswer, answer, **stated, rows=rows)
+        return answer_json(CompareAnswer, answer, **stated, rows=rows)
 
     def text_of(self, answer: Comparison) -> str:
         problem, fresh, bags = answer.problem, answer.fresh, answer.bags

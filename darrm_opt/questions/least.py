@@ -34,7 +34,7 @@ from darrm_opt.questions.design import (
     point_record,
     verified_point,
 )
-from darrm_opt.questions.question import Answer, answer_field, question_field, told
+from darrm_opt.questions.question import Answer, answer_field, answer_json, question_field
 from darrm_opt.record import DesignSpec, problem_from_record, solution_record
 from darrm_opt.untrusted import TOLERANCE
 
@@ -136,9 +136,9 @@ class Least(VotersQuestion, SolvedQuestion):
             "objective": str(solution.objective),
             "shape": solution.shape,
             "design": design(solution),
-            "below": below and told(NeighbourAnswer, below, design=design(below.solution)),
+            "below": below and answer_json(NeighbourAnswer, below, design=design(below.solution)),
         }
-        return told(LeastAnswer, answer, **stated)
+        return answer_json(LeastAnswer, answer, **stated)
 
     def text_of(self, answer: LeastParameter) -> str:
         name, below = _NAMES[self.parameter], answer.below

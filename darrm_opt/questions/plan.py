@@ -33,7 +33,7 @@ from darrm_opt.planning.question import DEFAULT_PRIORS
 from darrm_opt.planning.question import Question as PlannedQuestion
 from darrm_opt.problem import FRESH, NOT_PRIVATE, Problem, VoterGroup
 from darrm_opt.questions.design import ProblemAnswer
-from darrm_opt.questions.question import Answer, answer_field, question_field, told
+from darrm_opt.questions.question import Answer, answer_field, answer_json, question_field
 from darrm_opt.questions.sampled import (
     OF_DRAW,
     AllocationAnswer,
@@ -212,7 +212,7 @@ def plan_record(found: Plan, groups: Sequence[VoterGroup] = ()) -> dict[str, Any
         "ties": law.objective.ties,
         "samples": law.samples,
         "options": [
-            told(PluralityOption, option, epsilon=option.spent.epsilon)
+            answer_json(PluralityOption, option, epsilon=option.spent.epsilon)
             for option in found.options
             if option.spent is not None
         ],
@@ -237,7 +237,7 @@ def _option_record(option: Option) -> dict[str, Any]:
         "problem": None if option.problem is None else problem_record(option.problem),
         "gamma": None if option.noise is None else option.noise.values.tolist(),
     }
-    return told(OptionAnswer, option, **stated)
+    return answer_json(OptionAnswer, option, **stated)
 
 
 class ReleasePlan(SampledTotalQuestion, PluralityQuestion):

@@ -87,7 +87,7 @@ class Answer:
         return {each.name: each.metadata["json"] or hints[each.name] for each in dataclasses.fields(cls)}
 
 
-def told(kind: type[Answer], source: Any, **others: Any) -> dict[str, Any]:
+def answer_json(kind: type[Answer], source: Any, **others: Any) -> dict[str, Any]:
     """Return the JSON of an answer, or a part of one, as it is declared: ``others``, and attributes of ``source``."""
     names = [each.name for each in dataclasses.fields(kind)]
     return {name: others[name] if name in others else getattr(source, name) for name in names}

@@ -24,7 +24,7 @@ from campaigns.driver import origin, read_options, say
 from campaigns.sampled import table
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting import PrivacyBudget, Sampling, total_privacy_of_sequence
-from darrm_opt.accounting.mixture import AffectedDistribution, DrawnMajority
+from darrm_opt.accounting.mixture import AffectedDistribution, BaggedMajority
 from darrm_opt.accounting.propose_test_release import VoteBatch, ptr_epsilon
 from darrm_opt.accounting.published_loss import unpublished_epsilon
 from darrm_opt.accounting.total import cost, exact_epsilon, most_releases
@@ -183,7 +183,7 @@ def _of_gamma(case: Case) -> dict[str, float]:
 
 def _of_mixture(case: Case) -> dict[str, float]:
     affected = AffectedDistribution.binomial(case["K"], case["chance"])
-    return {"least": DrawnMajority(*released(case), affected).epsilon(case["queries"], case["delta"])}
+    return {"least": BaggedMajority(*released(case), affected).epsilon(case["queries"], case["delta"])}
 
 
 def _by_votes(case: Case) -> dict[str, float]:

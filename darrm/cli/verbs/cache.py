@@ -181,10 +181,10 @@ def _remove_defective(store: Store, days: float, *, prove: bool) -> dict[str, in
 
 def _rows(answers: list[dict[str, Any]]) -> str:
     from darrm_opt.design.report import columns
-    from solver_cache.model import TOLD
+    from solver_cache.model import FIELD_NAMES
 
     heads = ["id", "K", "ε", "Δ", "affected", "target ε", "δ", "objective", "shape", "utility", "tags"]
-    rows = [[entry["id"], *(_cell(entry[name]) for name in TOLD), " ".join(entry["tags"])] for entry in answers]
+    rows = [[entry["id"], *(_cell(entry[name]) for name in FIELD_NAMES), " ".join(entry["tags"])] for entry in answers]
     for name in ("profile", "targets"):  # columns of their own where an answer has any: ε:δ of each point
         if any(name in entry for entry in answers):
             heads = [*heads, name]
@@ -301,7 +301,7 @@ def list_answers(store: Store, limit: Any, after: str, filter_: DesignFilter | N
     """
     from darrm_opt.errors import InvalidInput
     from solver_cache import CORE
-    from solver_cache.model import TOLD, search_columns
+    from solver_cache.model import FIELD_NAMES, search_columns
 
     if not isinstance(limit, int) or not 1 <= limit <= MAX_ROWS:
         raise InvalidInput("limit", limit, f"a whole number from 1 to {MAX_ROWS}")
@@ -315,7 +315,7 @@ def list_answers(store: Store, limit: Any, after: str, filter_: DesignFilter | N
         )
     answers = []
     for key, core, description, design in entries:
-        columns = dict.fromkeys(TOLD) if description is None else description.told()
+        columns = dict.fromkeys(FIELD_NAMES) if description is None else description.fields()
         tags = [] if design is None else list(design.tags)
         points = {} if design is None else design.points
         answers.append({"id": key, "core": core, **columns, **points, "tags": tags})

@@ -44,7 +44,7 @@ def verify(
     over many releases, including those of a release log, recomputes the account. A file states its problem; for a
     bare list, give the problem's options (K follows from the list).
     """
-    from darrm.cli.proofs import Asked, proofs_of
+    from darrm.cli.proofs import VerifyOptions, proofs_of
     from darrm_opt.errors import DarrmError, InvalidInput, Rule
     from darrm_opt.untrusted import UNREADABLE
 
@@ -55,7 +55,7 @@ def verify(
             "arithmetic", arithmetic, Rule("cannot be combined with --checker formal, which has its own arithmetic")
         )
     try:
-        proofs = list(proofs_of(file, Asked(options, arithmetic, checker)))
+        proofs = list(proofs_of(file, VerifyOptions(options, arithmetic, checker)))
     except DarrmError:
         raise
     except UNREADABLE as err:  # any step may break on a file that anyone wrote

@@ -53,7 +53,7 @@ def composed_epsilon(parts: DivergenceReleases, delta: float, *, stride: int = 1
     >>> round(composed_epsilon([(table, 100)], 1e-6), 1)
     2.4
     """
-    return min(compared_epsilon(parts, delta, stride), renyi_epsilon(parts, delta))
+    return float(upper_bound(compared_epsilon(parts, delta, stride), renyi_epsilon(parts, delta)))
 
 
 def renyi_epsilon(parts: DivergenceReleases, delta: float) -> float:

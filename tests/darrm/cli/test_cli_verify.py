@@ -229,10 +229,10 @@ def test_a_bare_file_that_is_not_clear_is_shown_the_least_one(
 
 
 def test_the_least_file_is_one() -> None:
-    from darrm.cli.proofs import LEAST_FILE
+    from darrm.cli.proofs import MINIMAL_FILE
 
-    assert LEAST_FILE in refused("verify", "-", given='{"what": 1}')
-    assert run("verify", "-", given=LEAST_FILE).exit_code == 0
+    assert MINIMAL_FILE in refused("verify", "-", given='{"what": 1}')
+    assert run("verify", "-", given=MINIMAL_FILE).exit_code == 0
 
 
 @pytest.mark.parametrize(

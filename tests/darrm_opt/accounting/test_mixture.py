@@ -25,8 +25,8 @@ from darrm_opt.accounting.bits.region import BitRegion, outer_region
 from darrm_opt.accounting.law_pairs import BitPairs
 from darrm_opt.accounting.mixture import (
     AffectedDistribution,
+    BaggedMajority,
     CountGroup,
-    DrawnMajority,
     MixtureTotal,
     count_groups,
     mixture_total,
@@ -120,12 +120,12 @@ def test_a_certain_count_is_the_account_with_that_many_affected(problem: Problem
 
 
 def test_a_record_that_affects_no_voter_loses_nothing() -> None:
-    assert DrawnMajority(GAMMA, OPEN, AffectedDistribution.exactly(0, 3)).epsilon(50, 0.0) == 0.0
+    assert BaggedMajority(GAMMA, OPEN, AffectedDistribution.exactly(0, 3)).epsilon(50, 0.0) == 0.0
     rare = AffectedDistribution.binomial(3, 1e-9)
     certain = NoiseFunction.from_upper_half(np.ones(2), 3)
-    assert DrawnMajority(certain, OPEN, rare).epsilon(1000, 1e-8) == 0.0  # bagging's own privacy is enough
+    assert BaggedMajority(certain, OPEN, rare).epsilon(1000, 1e-8) == 0.0  # bagging's own privacy is enough
     with pytest.raises(DeltaTooSmall, match="over draws and answers"):
-        DrawnMajority(certain, OPEN, rare).epsilon(1000, 1e-10)
+        BaggedMajority(certain, OPEN, rare).epsilon(1000, 1e-10)
 
 
 @for_each("queries", [2, 30, 400])
@@ -133,19 +133,21 @@ def test_a_record_that_affects_no_voter_loses_nothing() -> None:
 def test_the_estimate_is_about_what_is_proved(voters: Privacy, queries: int) -> None:
     problem, law = Problem(7, voters, Privacy(1.0)), AffectedDistribution.binomial(7, 0.2)
     gamma = noise_function(7, LaplaceNoise(40.0))
-    proved = DrawnMajority(gamma, problem, law, fresh=True).epsilon(queries, 1e-3)
-    about = DrawnMajority(gamma, problem, law).estimate(queries, 1e-3)
+    proved = BaggedMajority(gamma, problem, law, fresh=True).epsilon(queries, 1e-3)
+    about = BaggedMajority(gamma, problem, law).estimate(queries, 1e-3)
     assert about is not None
     assert 0.85 * proved < about < 1.15 * proved
 
 
 def test_the_estimate_of_extremes() -> None:
     certain = NoiseFunction.from_upper_half(np.ones(2), 3)
-    assert DrawnMajority(certain, OPEN, AffectedDistribution.binomial(3, 0.2)).estimate(10, 1e-3) == math.inf
-    assert DrawnMajority(certain, OPEN, AffectedDistribution.binomial(3, 1e-9)).estimate(1000, 1e-8) == 0.0
-    assert DrawnMajority(certain, OPEN, AffectedDistribution.exactly(0, 3)).estimate(10, 0.0) == 0.0
-    assert DrawnMajority(GAMMA, OPEN, AffectedDistribution.binomial(3, 0.1)).estimate(1, 0.99) == 0.0
-    assert DrawnMajority(NoiseFunction(np.zeros(4)), OPEN, AffectedDistribution.exactly(3, 3)).estimate(10, 0.01) == 0.0
+    assert BaggedMajority(certain, OPEN, AffectedDistribution.binomial(3, 0.2)).estimate(10, 1e-3) == math.inf
+    assert BaggedMajority(certain, OPEN, AffectedDistribution.binomial(3, 1e-9)).estimate(1000, 1e-8) == 0.0
+    assert BaggedMajority(certain, OPEN, AffectedDistribution.exactly(0, 3)).estimate(10, 0.0) == 0.0
+    assert BaggedMajority(GAMMA, OPEN, AffectedDistribution.binomial(3, 0.1)).estimate(1, 0.99) == 0.0
+    assert (
+        BaggedMajority(NoiseFunction(np.zeros(4)), OPEN, AffectedDistribution.exactly(3, 3)).estimate(10, 0.01) == 0.0
+    )
 
 
 @given(st.integers(1, 60), st.fractions(0, 1, max_denominator=10**6), st.integers(1, 12), st.floats(0, 0.1))
@@ -193,10 +195,10 @@ def test_private_voters_trained_once_are_taken_as_not_private() -> None:
     gamma, law = noise_function(5, LaplaceNoise(9.0)), AffectedDistribution.binomial(5, 0.3)
     voters, taken = Problem(5, Privacy(0.3), Privacy(1.0)), Problem(5, Privacy(math.inf), Privacy(1.0))
     for queries in (1, 6):
-        once = DrawnMajority(gamma, voters, law).epsilon(queries, 1e-3)
+        once = BaggedMajority(gamma, voters, law).epsilon(queries, 1e-3)
         counted = voters if queries == 1 else taken
-        assert once == DrawnMajority(gamma, counted, law, fresh=True).epsilon(queries, 1e-3)
-    assert once > DrawnMajority(gamma, voters, law, fresh=True).epsilon(6, 1e-3)
+        assert once == BaggedMajority(gamma, counted, law, fresh=True).epsilon(queries, 1e-3)
+    assert once > BaggedMajority(gamma, voters, law, fresh=True).epsilon(6, 1e-3)
 
 
 # ------------------------------------------------------------------------------------------- part by part
@@ -255,7 +257,7 @@ def test_voters_are_trained_once_unless_said_otherwise() -> None:
     ]
     assert epsilons[0] > epsilons[1]
     assert mixture_total(SMOOTH, PRIVATE, 4, LAW, points=101).epsilon(0.05) == epsilons[0]
-    assert DrawnMajority(SMOOTH, PRIVATE, LAW).epsilon(4, 0.05) > DrawnMajority(SMOOTH, PRIVATE, LAW, True).epsilon(
+    assert BaggedMajority(SMOOTH, PRIVATE, LAW).epsilon(4, 0.05) > BaggedMajority(SMOOTH, PRIVATE, LAW, True).epsilon(
         4, 0.05
     )
 

@@ -382,10 +382,10 @@ def test_an_estimate_is_that_of_what_is_stated(monkeypatch: pytest.MonkeyPatch) 
     asked = replaced(
         monkeypatch, compose_bits_any_order=curve, composed_epsilon=3.0, gaussian_epsilon=4.0, estimated_shift=0.5
     )
-    drawn: Any = SimpleNamespace(drawn=SimpleNamespace(estimate=lambda *_: 1.0), likely=None, estimate=None)
-    likely: Any = SimpleNamespace(drawn=None, likely=lambda: None, estimate=lambda: "bound")
-    stated: Any = SimpleNamespace(drawn=None, likely=None, estimate=lambda: "bound")
-    none: Any = SimpleNamespace(drawn=None, likely=None, estimate=lambda: None)
+    drawn: Any = SimpleNamespace(bagged=SimpleNamespace(estimate=lambda *_: 1.0), likely=None, estimate=None)
+    likely: Any = SimpleNamespace(bagged=None, likely=lambda: None, estimate=lambda: "bound")
+    stated: Any = SimpleNamespace(bagged=None, likely=None, estimate=lambda: "bound")
+    none: Any = SimpleNamespace(bagged=None, likely=None, estimate=lambda: None)
     most, work = total.ESTIMATE_POINTS, total.MAX_ESTIMATE_WORK
     for points, expected in ((most // 4, 2.0), (most // 4 - 1, None), (2 * most, 2.0)):
         monkeypatch.setattr(total, "updates_of", lambda _, points=points: work / (points + 0.5))

@@ -10,7 +10,7 @@ import pytest
 from darrm_opt import NoiseFunction, Privacy, Problem
 from darrm_opt.accounting.accounts import NAMES, PLANNED
 from darrm_opt.accounting.composition.optimal import optimal_composition
-from darrm_opt.accounting.mixture import DrawnMajority
+from darrm_opt.accounting.mixture import BaggedMajority
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import total_of
 from darrm_opt.bagging import Bags
@@ -69,7 +69,7 @@ def test_a_draw_decides_if_its_bits_cost_least(
     option = majority(question)
     assert option.fits == (account != "none")
     if account == "bits":
-        drawn = DrawnMajority(NoiseFunction(np.ones(4)), question.released, bags.affected_distribution(3), fresh)
+        drawn = BaggedMajority(NoiseFunction(np.ones(4)), question.released, bags.affected_distribution(3), fresh)
         assert option.account == "bits"
         assert option.spent is not None
         assert option.spent.epsilon == drawn.epsilon(1, 0.05)

@@ -17,7 +17,7 @@ from darrm_opt import Privacy, Problem, verify
 from darrm_opt.accounting import TooMuchWork
 from darrm_opt.accounting.accounts import SLOW
 from darrm_opt.accounting.bits.adversary import attained_epsilon
-from darrm_opt.accounting.mixture import DrawnMajority
+from darrm_opt.accounting.mixture import BaggedMajority
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import exact_epsilon, total_of
 from darrm_opt.bagging import Bags
@@ -204,7 +204,7 @@ def test_a_draw_of_subsamples_is_accounted_for() -> None:
     assert total.epsilon < suggestion.total.epsilon < certain.suggestions[-1].total.epsilon
     for option in drawn.options:
         law = Bags(1000, 50).affected_distribution(5)
-        spent = DrawnMajority(option.noise, drawn.question.released, law).epsilon(5, total.delta)
+        spent = BaggedMajority(option.noise, drawn.question.released, law).epsilon(5, total.delta)
         assert spent <= total.epsilon * (1 + 1e-3)
     assert "one record affects a random number of the 5 voters" in drawn.options[0].why
     own = plan(3, None, 5, Privacy(1.0, 1e-2), bags=Bags(10**6, 10), mechanisms=("majority",))
@@ -233,7 +233,7 @@ def test_gamma_opt_of_a_draw_counts_the_voters_that_a_record_affects(queries: in
     (certain,) = plan(5, None, queries, total, mechanisms=("optimal",)).options
     assert (drawn.accuracy or 0) > (certain.accuracy or 1) + gain
     law = bags.affected_distribution(5)
-    spent = DrawnMajority(drawn.noise, Problem(5, INF, total), law).epsilon(queries, total.delta)
+    spent = BaggedMajority(drawn.noise, Problem(5, INF, total), law).epsilon(queries, total.delta)
     assert 0.99 * total.epsilon < spent <= total.epsilon
     assert drawn.problem.affected == 5  # one release is proved for a record that affects them all
     assert verify(drawn.problem, drawn.noise).margin >= 0

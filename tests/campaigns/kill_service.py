@@ -48,6 +48,8 @@ BREATH = 30.0
 """Longest wait for an answer [s], in the half of the rounds that begin with one: on a busy machine no client would
 otherwise live long enough to receive any."""
 
+RECOVERY = 120.0  # longest time from the last kill to the next answer [s]
+
 SETTINGS = {
     "DARRM_WORKERS": "2",
     "DARRM_SOLVERS": "1",
@@ -139,21 +141,22 @@ class Campaign:
                     self._breathe()
                 time.sleep(self.random.uniform(0, PAUSE))
                 self._kill(self.random.choice(VICTIMS))
+            if not self._breathe(RECOVERY):
+                self.outcome.wrong.append(f"no client got an answer within {RECOVERY:.0f} s of the last kill")
         finally:
             for process in self.clients:
                 process.kill()
                 process.wait()
         self._settle()
         self._look()
-        if not self.outcome.answers:
-            self.outcome.wrong.append("no client got any answer, so nothing was shown")
         self.outcome.seconds = time.monotonic() - began
         return self.outcome
 
-    def _breathe(self) -> None:
-        count, end = len(self._answers()), time.monotonic() + BREATH
+    def _breathe(self, seconds: float = BREATH) -> bool:
+        count, end = len(self._answers()), time.monotonic() + seconds
         while len(self._answers()) <= count and time.monotonic() < end:
             time.sleep(0.05)
+        return len(self._answers()) > count
 
     def _kill(self, victim: str) -> None:
         if victim == "client":

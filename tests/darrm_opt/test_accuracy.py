@@ -75,7 +75,7 @@ def test_lists_and_integers_are_accepted(K: int) -> None:
 
 
 @for_each("K", [1, 4, 7, 30])
-def test_curves_are_the_single_errors(K: int) -> None:
+def test_a_curve_has_the_error_of_each_point(K: int) -> None:
     noise = random_noise(K, 1)
     grid = np.linspace(0, 1, 9)
     curve = error_curve(noise, grid)
@@ -99,7 +99,7 @@ def test_curves_cannot_be_changed_and_may_be_empty() -> None:
 def test_large_blocks_are_computed_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     rows, noise = np.random.default_rng(0).random((100, 40)), random_noise(40, 0)
     whole = error_curve(noise, rows)
-    for cells in (1000, 1):  # 24 rows in each piece, and one
+    for cells in (1000, 1):  # pieces of 24 rows, then of one
         monkeypatch.setattr("darrm_opt.priors.BLOCK_CELLS", cells)
         assert np.array_equal(error_curve(noise, rows).tv_error, whole.tv_error)
 
@@ -159,14 +159,14 @@ def test_a_histogram_is_the_distribution_of_ones() -> None:
         (lambda: tv_error([1.0, 1.0], Histogram((1.0, 1.0, 1.0, 0.0))), "counts"),
     ],
 )
-def test_refusals(call: Callable[[], object], argument: str) -> None:
+def test_invalid_arguments_are_refused(call: Callable[[], object], argument: str) -> None:
     with refused(argument):
         call()
 
 
-def test_a_prior_of_ones_own_is_averaged_over() -> None:
+def test_a_custom_prior_is_averaged_over() -> None:
     class Undecided:
-        """All voters agree on half of the inputs; nothing is known of the rest."""
+        """On half of the inputs all voters agree; on the others p is uniform."""
 
         def folded(self, K: int) -> Array:
             return self._mixed(SharedBeta(1, 1).folded(K))

@@ -1,4 +1,4 @@
-"""Bagging's privacy against exhaustive enumeration of every draw, and as a source of voters."""
+"""Privacy of bagging: against enumeration of all draws, and as the privacy of a voter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Law = dict[tuple[str, ...], Fraction]
 
 
 def law(records: str, k: int, N: int, replacement: bool, sampling: Sampling) -> Law:
-    """The distribution of everything that is drawn, as sequences of records."""
+    """Return the distribution of all draws, as sequences of records."""
     if not replacement and sampling == "disjoint":
         draws = list(permutations(records, N * k))
     else:
@@ -153,7 +153,9 @@ def test_more_draws_never_cost_less_and_independent_beats_disjoint(n: int, k: in
 
 @settings(max_examples=40)
 @given(st.integers(2, 10**5), st.floats(0, 0.99), st.one_of(st.none(), st.floats(0, 3)), st.booleans())
-def test_max_draws_is_the_last_that_fits(n: int, delta: float, epsilon: float | None, replacement: bool) -> None:
+def test_max_draws_is_the_largest_number_that_fits(
+    n: int, delta: float, epsilon: float | None, replacement: bool
+) -> None:
     most = bagging_max_draws(n, delta=delta, epsilon=epsilon, replacement=replacement)
 
     def fits(draws: int) -> bool:
@@ -168,7 +170,7 @@ def test_max_draws_is_the_last_that_fits(n: int, delta: float, epsilon: float | 
     assert not fits(most + 1)
 
 
-def test_calibrate_then_evaluate_returns_to_the_start() -> None:
+def test_calibration_inverts_the_guarantee() -> None:
     for draws in (1, 17, 400):
         delta = bagging_guarantee(1000, draws, form="zero").delta
         assert bagging_max_draws(1000, delta=delta) == draws
@@ -213,7 +215,7 @@ def test_majority_delta_agrees_with_the_design() -> None:
         verify(Problem(K, member, Privacy(0.0, delta * (1 - 1e-6))), plain)
 
 
-def test_a_member_is_a_voter() -> None:
+def test_the_guarantee_of_a_member_is_that_of_a_voter() -> None:
     member = bagging_guarantee(60_000, 300, form="zero")
     assert isinstance(member, Privacy)
     problem = Problem(K=11, voter=member, target=Privacy(0.1, 3 * member.delta))
@@ -227,7 +229,7 @@ def test_a_member_is_a_voter() -> None:
 # ------------------------------------------------------------------------------------------- refusals
 
 
-def test_sizes_are_checked() -> None:
+def test_invalid_sizes_are_refused() -> None:
     for made, valid in ((bagging_guarantee, {}), (draw_subsamples, {"n_models": 1})):
         refuses(
             made,
@@ -252,7 +254,7 @@ def test_vacuous_and_impossible_draws_are_refused() -> None:
     assert bagging_guarantee(10, 20).delta < 1  # with replacement k > n is legal
 
 
-def test_other_arguments_are_checked() -> None:
+def test_other_invalid_arguments_are_refused() -> None:
     with refused("form", "'exact'"):
         bagging_guarantee(10, 1, form="exact")  # type: ignore[arg-type]
     with refused("sampling", "'both'"):

@@ -242,6 +242,6 @@ def test_every_row_of_a_quantity(system: str, quantity: str) -> None:
             agrees(COMPUTE[system, quantity](inputs), row["expected"], row["tolerance"])
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_is_complete() -> None:
     assert len(ROWS) == 336
     assert {(row["system"], row["quantity"]) for row in ROWS} == set(COMPUTE)

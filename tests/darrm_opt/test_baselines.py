@@ -34,7 +34,7 @@ GOLDEN = DATA / "golden_optima.csv"
 
 
 def exact_subsampling(K: int, m: int) -> list[Fraction]:
-    """Return |2q(l) − 1| by going through every subset of m voters, the first l of which vote 1."""
+    """Return |2q(l) − 1| by enumeration of all subsets of m voters; the first l voters vote 1."""
     values = []
     for l in range(K + 1):
         wins = Fraction(0)
@@ -58,7 +58,7 @@ def test_subsampling_is_the_enumeration_rounded_down(K: int, m: int) -> None:
     )
 
 
-def test_thousands_of_voters_stay_exact() -> None:
+def test_thousands_of_voters_are_exact() -> None:
     K, m, l = 2001, 901, 1040
     terms = [math.comb(l, j) * math.comb(K - l, m - j) for j in range(m + 1)]
     exact = Fraction(sum(terms[451:]) - sum(terms[:451]), math.comb(K, m))
@@ -66,7 +66,7 @@ def test_thousands_of_voters_stay_exact() -> None:
 
 
 @for_each("K", [1, 2, 5, 8, 11])
-def test_double_subsampling_is_subsampling_until_it_is_everything(K: int) -> None:
+def test_double_subsampling_is_subsampling_up_to_all_voters(K: int) -> None:
     for m in range(1, K + 2):
         noise = double_subsampling(K, m)
         if 2 * m >= K + 1:
@@ -76,7 +76,7 @@ def test_double_subsampling_is_subsampling_until_it_is_everything(K: int) -> Non
 
 
 @for_each("K", [1, 2, 5, 6, 11])
-def test_mixtures_of_subsampling_fill_the_gaps(K: int) -> None:
+def test_mixtures_of_subsampling_interpolate(K: int) -> None:
     most = K - 1 + K % 2
     for m in range(1, most + 1, 2):
         np.testing.assert_allclose(subsampling_mixture(K, m).values, subsampling(K, m).values, rtol=1e-15)
@@ -89,7 +89,7 @@ def test_mixtures_of_subsampling_fill_the_gaps(K: int) -> None:
 
 
 def test_the_mixture_is_the_majority_of_a_random_number_of_voters() -> None:
-    K, ones, share = 7, 5, Fraction(3, 10)  # 30 % of the time five voters, else three
+    K, ones, share = 7, 5, Fraction(3, 10)  # five voters with probability 30 %, else three
     drawn = [list(itertools.combinations([1] * ones + [0] * (K - ones), m)) for m in (3, 5)]
     wins = [Fraction(sum(2 * sum(each) > len(each) for each in draws), len(draws)) for draws in drawn]
     expected = abs(2 * ((1 - share) * wins[0] + share * wins[1]) - 1)
@@ -118,13 +118,13 @@ def worst_excess(noise: NoiseFunction, growth: Fraction, target_growth: Fraction
 
 @for_each("K", [1, 2, 3, 4, 5, 6, 7])
 @for_each("growth", [Fraction(11, 10), Fraction(3)])
-def test_double_subsampling_keeps_its_promise_as_stored(K: int, growth: Fraction) -> None:
+def test_double_subsampling_is_private_as_stored(K: int, growth: Fraction) -> None:
     for m in range(1, (K + 1) // 2 + 1):
         assert worst_excess(double_subsampling(K, m), growth, growth**m) <= 0
 
 
 @for_each("K", [1, 2, 3, 4, 5, 6, 7])
-def test_sharp_price_of_the_plain_majority_is_enough_and_needed(K: int) -> None:
+def test_the_sharp_epsilon_of_the_plain_majority_holds_and_is_the_least(K: int) -> None:
     growth = Fraction(5, 4)
     majority = subsampling(K, K)
     ends = round(plain_majority_sharp(K, Privacy(1.0)).epsilon)
@@ -161,7 +161,7 @@ def test_randomized_response_is_the_largest_private_constant_rounded_down() -> N
         target, majority = Privacy(*ends[:2]), Privacy(*ends[2:])
         value = float(randomized_response(3, target, majority).values[0])
         exact = exact_constant(target, majority)
-        # 1e-40 stands for the rounding of the 60 digits
+        # 1e-40 allows for rounding at 60 digits
         assert exact * (1 - Decimal("1e-14")) <= Decimal(value) <= exact * (1 + Decimal("1e-40")), ends
 
 
@@ -192,8 +192,8 @@ def test_sharp_price_with_few_affected_voters() -> None:
     assert plain_majority_sharp(11, Privacy(math.inf)) == Privacy(math.inf)
 
 
-def test_baselines_stay_below_the_optimum() -> None:
-    """Utilities of an independent program for the optimum bound every private baseline from above."""
+def test_no_baseline_exceeds_the_optimum() -> None:
+    """The optimal utilities come from an independent program."""
     compared = 0
     for row in csv.DictReader(GOLDEN.read_text(encoding="utf-8").splitlines()):
         K, epsilon, best = int(row["K"]), float(row["epsilon"]), float(row["utility"])
@@ -234,6 +234,6 @@ def test_baselines_stay_below_the_optimum() -> None:
         (lambda: plain_majority_sharp(5, Privacy(0.3, 1e-5)), "Delta"),
     ],
 )
-def test_refusals(call: Callable[[], object], argument: str) -> None:
+def test_invalid_arguments_are_refused(call: Callable[[], object], argument: str) -> None:
     with refused(argument):
         call()

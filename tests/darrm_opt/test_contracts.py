@@ -1,4 +1,4 @@
-"""Contracts across versions: recorded files open and mean the same, and no answer is worse than the recorded ones.
+"""Contracts across versions: recorded files are read with the same meaning, and no answer is worse than recorded.
 
 The files are in ``data/contracts``; ``meaning.json`` and ``recorded.json`` hold what was recorded of them.
 """
@@ -48,7 +48,7 @@ def stored(name: str) -> Any:
 
 
 def meaning(name: str) -> dict[str, Any]:
-    """Return what was recorded of a file."""
+    """Return the recorded meaning of a file."""
     return dict(stored("meaning.json")[name])
 
 
@@ -61,7 +61,7 @@ def copied(name: str, folder: Path) -> Path:
 
 
 @for_each("name", MECHANISMS)
-def test_a_record_of_a_mechanism_is_read_and_draws_as_it_did(name: str) -> None:
+def test_a_recorded_mechanism_is_read_and_draws_the_same(name: str) -> None:
     mechanism, source = mechanism_of(name), Seeded(3)
     counts = count_votes(VOTES[mechanism.classes], mechanism.K, mechanism.classes)
     assert mechanism.draw_many(counts, source).tolist() == meaning(name)["drawn"]
@@ -72,7 +72,7 @@ def test_a_record_of_a_mechanism_is_read_and_draws_as_it_did(name: str) -> None:
 
 
 @for_each("name", MECHANISMS)
-def test_no_total_of_a_mechanism_is_dearer(name: str) -> None:
+def test_no_total_of_a_mechanism_has_risen(name: str) -> None:
     mechanism, before = mechanism_of(name), meaning(name)
     for queries, epsilon in before["epsilon"].items():
         assert mechanism.epsilon(int(queries), 1e-3) <= epsilon * (1 + 1e-12)
@@ -80,7 +80,7 @@ def test_no_total_of_a_mechanism_is_dearer(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_a_log_of_a_mechanism_opens_and_goes_on(name: str, tmp_path: Path) -> None:
+def test_the_log_of_a_mechanism_is_resumed(name: str, tmp_path: Path) -> None:
     before = meaning(name)
     log = ReleaseLog(copied(f"{name}.log", tmp_path))
     assert (log.limit, log.account, log.spent, log.labels) == tuple(
@@ -96,7 +96,7 @@ def test_a_log_of_a_mechanism_opens_and_goes_on(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", GAMMAS)
-def test_a_gamma_is_read_bit_for_bit_and_still_proved(name: str) -> None:
+def test_a_gamma_is_read_bit_for_bit_and_verified(name: str) -> None:
     record = stored(f"{name}.json")
     solution = solution_from_record(record)
     assert solution.gamma.tolist() == record["gamma"]
@@ -105,7 +105,7 @@ def test_a_gamma_is_read_bit_for_bit_and_still_proved(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*GAMMAS, "gamma_private_voters_once"])
-def test_a_log_of_a_gamma_opens_and_goes_on(name: str, tmp_path: Path) -> None:
+def test_the_log_of_a_gamma_is_resumed(name: str, tmp_path: Path) -> None:
     before = meaning(f"{name}.log")
     log = ReleaseLog(copied(f"{name}.log", tmp_path))
     assert (log.limit, log.account, log.spent, log.fresh) == tuple(
@@ -128,7 +128,7 @@ def test_a_saved_budget_is_loaded() -> None:
     assert budget.affordable(Privacy(0.01)) >= before["affordable"]
 
 
-def test_a_store_answers_from_what_it_holds(tmp_path: Path) -> None:
+def test_a_recorded_store_answers_from_its_rows(tmp_path: Path) -> None:
     with closing(open_store(f"sqlite:///{copied('store.sqlite', tmp_path)}")) as store:
         assert list(check(store)) == []
         for name in GAMMAS[:2]:
@@ -171,8 +171,8 @@ PARAMETERS = {"gnmax": 5.0, "laplace": 4.0, "permute_and_flip": 0.2, "exponentia
 
 @for_each("name", PARAMETERS)
 @for_each("K", [6, 11])
-def test_between_two_classes_a_mechanism_is_one_law_whichever_way_it_is_computed(K: int, name: str) -> None:
-    """The chances recorded for γ of two classes, and those of vote counts among any number of classes."""
+def test_among_two_classes_a_mechanism_has_one_law_however_it_is_computed(K: int, name: str) -> None:
+    """The recorded probabilities of its γ equal those of its vote counts."""
     mechanism = mechanism_class(name).of(K, 2, PARAMETERS[name])
     law = np.array(meaning("laws")[str(K)][name])
     ones = np.arange(K // 2 + 1, K + 1)

@@ -1,4 +1,4 @@
-"""Numbers in text: what is not what was written is refused."""
+"""Numbers in text: a number that no double represents is refused."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_invalid_or_inexact_numbers_are_not_read(text: str) -> None:
 
 
 @for_each("text", ["1e-400", "-1e-400", "0.0001e-399", "1E-400"])
-def test_a_number_that_would_become_0_is_told(text: str) -> None:
+def test_underflow_to_0_is_explained(text: str) -> None:
     assert out_of_range(text) == "It is not 0, but closer to 0 than any other double."
     with pytest.raises(ValueError, match=f"^{text} cannot be read. It is not 0"):
         double_in(text)
 
 
-def test_a_number_that_would_become_infinite_is_told() -> None:
+def test_overflow_to_infinity_is_explained() -> None:
     assert "infinity is written inf" in out_of_range("1e400")
     assert [out_of_range(text) for text in ("inf", "-Infinity", "nan", "0", "0e5", "1e-310", "word")] == [""] * 7
 
@@ -59,7 +59,7 @@ def test_infinity_and_decimals_are_numbers() -> None:
     assert Privacy(Decimal("0.5"), Decimal(0)) == Privacy(0.5)  # type: ignore[arg-type]
 
 
-def test_a_problem_has_a_largest_number_of_voters() -> None:
+def test_the_number_of_voters_is_limited() -> None:
     assert Problem.from_allowance(MAX_VOTERS, 1, 0.1).K == MAX_VOTERS
     with refused("K", "1000001"):
         Problem(MAX_VOTERS + 1, Privacy(0.1), Privacy(0.1))

@@ -1,4 +1,4 @@
-"""Durable files at the end of links, with permissions of their own, and at what is no regular file."""
+"""Durable files: through symbolic links, with existing permissions, and on paths that are not regular files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write(path: str | os.PathLike[str], text: str, mode: int | None = None) -> N
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_links_lead_to_the_file_that_is_replaced(tmp_path: Path, there: bool) -> None:
+def test_a_linked_file_is_replaced_at_its_target(tmp_path: Path, there: bool) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     target, link = folder / "target", tmp_path / "link"
@@ -37,7 +37,7 @@ def test_links_lead_to_the_file_that_is_replaced(tmp_path: Path, there: bool) ->
     assert [*folder.iterdir()] == [target]
 
 
-def test_links_in_a_circle_are_an_error(tmp_path: Path) -> None:
+def test_circular_links_are_an_error(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(link)
     with pytest.raises(OSError, match="Too many levels of symbolic links"):
@@ -48,7 +48,7 @@ def test_links_in_a_circle_are_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", [None, 0o600, 0o644])
 @pytest.mark.parametrize("permissions", [0o600, 0o640, 0o444])
-def test_a_file_that_is_there_keeps_its_permissions(tmp_path: Path, permissions: int, mode: int | None) -> None:
+def test_an_existing_file_keeps_its_permissions(tmp_path: Path, permissions: int, mode: int | None) -> None:
     path = tmp_path / "file"
     path.touch()
     path.chmod(permissions)
@@ -56,8 +56,8 @@ def test_a_file_that_is_there_keeps_its_permissions(tmp_path: Path, permissions:
     assert stat.S_IMODE(path.stat().st_mode) == permissions
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-def test_a_file_that_is_there_keeps_its_owner(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change the owner")
+def test_an_existing_file_keeps_its_owner(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
     os.chown(path, 12_345, 12_346)
@@ -77,12 +77,12 @@ def test_a_fifo_is_written_through(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == [path]
 
 
-def test_a_fifo_whose_reader_leaves_is_an_error(tmp_path: Path) -> None:
+def test_a_fifo_without_a_reader_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "fifo"
     os.mkfifo(path)
     threading.Thread(target=lambda: path.open("rb").close(), daemon=True).start()
     with pytest.raises(BrokenPipeError):
-        write(path, "new" * 100_000)  # more than a pipe holds
+        write(path, "new" * 100_000)  # exceeds the buffer of a pipe
 
 
 def test_a_terminal_is_written_through() -> None:
@@ -111,7 +111,7 @@ def test_a_descriptor_is_written_through(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["wb", "ab"])
-def test_a_stdout_that_is_a_file_is_written_on(tmp_path: Path, how: str) -> None:
+def test_a_redirected_stdout_is_continued(tmp_path: Path, how: str) -> None:
     path = tmp_path / "stdout"
     path.write_text("before\n")
     program = (
@@ -125,10 +125,10 @@ def test_a_stdout_that_is_a_file_is_written_on(tmp_path: Path, how: str) -> None
     assert path.read_text() == ("before\n" if how == "ab" else "") + "one\ntwo\nthree\n"
 
 
-def test_what_fails_is_not_written_through(tmp_path: Path) -> None:
+def test_a_failed_draft_is_not_written_to_a_fifo(tmp_path: Path) -> None:
     path = tmp_path / "fifo"
     os.mkfifo(path)
     with pytest.raises(ZeroDivisionError), replacing(path):
-        raise ZeroDivisionError  # else it would wait for a reader, for ever
+        raise ZeroDivisionError  # opening the FIFO would wait for a reader, forever
     assert regular_target(path) is None
     assert regular_target(tmp_path / "none") == tmp_path / "none"

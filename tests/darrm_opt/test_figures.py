@@ -1,4 +1,4 @@
-"""The figures: what they show, that they can be read, and that the same figure has the same bytes."""
+"""Figures: content, legibility and reproducible bytes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def legend(figure: Figure) -> list[str]:
     return [text.get_text() for text in only.get_texts()]
 
 
-def test_gamma_is_drawn_over_the_votes(solution: Solution, baselines: dict[str, NoiseFunction]) -> None:
+def test_gamma_is_plotted_over_the_votes(solution: Solution, baselines: dict[str, NoiseFunction]) -> None:
     figure = gamma_figure(solution, baselines)
     drawn = lines(figure.axes[0])
     assert set(drawn) == {OPTIMAL, *NAMES.values()}
@@ -87,7 +87,7 @@ def test_gamma_is_drawn_over_the_votes(solution: Solution, baselines: dict[str, 
 
 
 @pytest.mark.parametrize("measure", ["tv_error", "disagreement"])
-def test_an_error_is_drawn_over_the_shared_p(solution: Solution, measure: str) -> None:
+def test_an_error_is_plotted_over_the_shared_p(solution: Solution, measure: str) -> None:
     figure = error_figure(solution, {}, measure)  # type: ignore[arg-type]  # the parameter's own words
     p, error = lines(figure.axes[0])[OPTIMAL]
     assert (p[0], p[-1]) == (0.5, 1.0)
@@ -95,7 +95,7 @@ def test_an_error_is_drawn_over_the_shared_p(solution: Solution, measure: str) -
     assert len(p) == 401
 
 
-def test_errors_are_drawn_over_the_allowance_with_gaps_where_undefined() -> None:
+def test_errors_are_plotted_over_the_allowance_with_gaps_where_undefined() -> None:
     problem = Problem.from_allowance(K=11, m=1, epsilon=0.1)
     errors = {
         "optimal": {"tv_error": [0.2, 0.1, 0.0], "disagreement": [0.3, 0.2, 0.1]},
@@ -109,19 +109,19 @@ def test_errors_are_drawn_over_the_allowance_with_gaps_where_undefined() -> None
     assert figure.get_suptitle() == "K = 11 voters, each 0.1-DP"
 
 
-def test_the_title_says_what_kind_of_voters_there_are() -> None:
+def test_the_title_names_the_kind_of_voters() -> None:
     problem = Problem.from_allowance(K=5, m=None, epsilon=float("inf"), target_epsilon=1, affected=2)
     assert gamma_figure(solve(problem)).get_suptitle() == "K = 5 voters, not private, a record reaches 2; release 1-DP"
 
 
-def test_lines_are_told_apart_without_colour_and_by_the_colour_blind(
+def test_lines_are_distinguishable_without_colour_and_by_the_colour_blind(
     solution: Solution, baselines: dict[str, NoiseFunction]
 ) -> None:
     (axes,) = gamma_figure(solution, {**baselines, "another": subsampling(11, 1)}).axes
     drawn = axes.get_lines()
     assert len({str(line.get_marker()) for line in drawn}) == len(drawn)
     assert len({str(line.get_linestyle()) for line in drawn}) >= len(drawn) - 1
-    # In the eyes of a deuteranope (Viénot, Brettel & Mollon 1999, linear RGB) no two colours fall together.
+    # To a deuteranope (Viénot, Brettel & Mollon 1999, linear RGB) all colours differ.
     seen = np.array([[0.29275, 0.70725, 0.0], [0.29275, 0.70725, 0.0], [-0.02234, 0.02234, 1.0]])
     colours = [seen @ np.array(to_rgb(line.get_color())) ** 2.2 for line in drawn]
     apart = [np.abs(a - b).max() for i, a in enumerate(colours) for b in colours[:i]]
@@ -150,7 +150,7 @@ def test_without_matplotlib_the_extra_is_named(solution: Solution, monkeypatch: 
         check_drawable("png")
 
 
-def test_mechanisms_are_bars_beside_their_gammas(comparison: Comparison) -> None:
+def test_mechanisms_are_bars_next_to_their_gammas(comparison: Comparison) -> None:
     figure = mechanisms_figure(comparison)
     bars, curves = figure.axes
     fitting = [row for row in comparison.rows if row.noise is not None]
@@ -167,7 +167,7 @@ def test_mechanisms_are_bars_beside_their_gammas(comparison: Comparison) -> None
     assert render(figure, "svg") == render(mechanisms_figure(comparison), "svg")
 
 
-def test_no_text_of_a_figure_crosses_another_or_the_edge(
+def test_no_text_overlaps_another_or_the_edge(
     solution: Solution, baselines: dict[str, NoiseFunction], comparison: Comparison
 ) -> None:
     ms = [1.0, 2.0]
@@ -181,7 +181,7 @@ def test_no_text_of_a_figure_crosses_another_or_the_edge(
         mechanisms_figure(comparison),
     ]
     for figure in figures:
-        figure.draw_without_rendering()  # lays it out
+        figure.draw_without_rendering()  # computes the layout
         whole = figure.bbox
         title = figure._suptitle  # type: ignore[attr-defined]  # matplotlib has no other way to it
         labels = [label for axes in figure.axes for label in (axes.xaxis.label, axes.yaxis.label)]
@@ -192,7 +192,7 @@ def test_no_text_of_a_figure_crosses_another_or_the_edge(
         assert not any(boxes[0].overlaps(box) for box in boxes[1:])
 
 
-def test_a_plan_between_classes_shows_shares_and_epsilon_over_answers() -> None:
+def test_a_plan_among_classes_shows_shares_and_epsilon_over_answers() -> None:
     names = ("optimal", "gnmax", "laplace")
     found = plan(5, None, 6, Privacy(2.0, 1e-3), 1, classes=3, mechanisms=names)
     left, right = plan_figure(found).axes
@@ -218,7 +218,7 @@ def test_a_plan_of_private_voters_shows_each_gamma() -> None:
     assert {line.get_label() for line in right.get_lines()} == {display_name("optimal"), display_name("laplace")}
 
 
-def test_a_cost_shows_epsilon_over_releases_and_over_delta() -> None:
+def test_a_total_shows_epsilon_over_releases_and_over_delta() -> None:
     asked = {"mechanism": "laplace", "K": 11, "classes": 3, "affected": 1, "queries": 10, "parameter": 20.0}
     found = Cost.of({**asked, "delta": 1e-5, "curve": True}).answer()
     left, right = cost_figure(found.mechanism, found.record()["curve"], 10, found.delta).axes

@@ -1,4 +1,4 @@
-"""Floating-point mode of a thread: flush-to-zero and other roundings are noticed before anything is proved in them."""
+"""Floating-point mode: nothing is proved under flush-to-zero or a rounding mode other than to nearest."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def changed(control: Any, bits: int) -> Iterator[None]:
 
 
 def proofs() -> dict[str, Callable[[], object]]:
-    """Return what proves something, each with all its inputs made in the usual mode."""
+    """Return functions that prove something; their inputs are made in the default mode."""
     problem = Problem(9, Privacy(0.3, 1e-4), Privacy(0.6, 1e-4))
     solution, rough = solve(problem), np.full(10, 0.01)
     rough[[0, 9]] = 0.0
@@ -100,7 +100,7 @@ def proofs() -> dict[str, Callable[[], object]]:
 @ON_X86
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("mode", MODES)
-def test_nothing_is_proved_in_another_mode(control: Any, mode: str, path: str) -> None:
+def test_nothing_is_proved_in_a_mode_other_than_the_default(control: Any, mode: str, path: str) -> None:
     said = "subnormal numbers are treated as zero" if MODES[mode] in (0x8000, 0x0040) else "not rounded to nearest"
     with searched_by(path):
         for name, prove in proofs().items():
@@ -108,7 +108,7 @@ def test_nothing_is_proved_in_another_mode(control: Any, mode: str, path: str) -
             with changed(control, MODES[mode]):
                 try:
                     prove()
-                except Exception as err:  # noqa: BLE001 - looked at in the usual mode
+                except Exception as err:  # noqa: BLE001 - examined in the default mode
                     refused = err
             assert isinstance(refused, UnsafeArithmetic), (name, refused)
             assert said in str(refused)
@@ -116,14 +116,14 @@ def test_nothing_is_proved_in_another_mode(control: Any, mode: str, path: str) -
 
 
 @ON_X86
-def test_the_mode_is_one_threads_own(control: Any) -> None:
+def test_the_mode_is_checked_per_thread(control: Any) -> None:
     seen: list[str] = []
 
     def other() -> None:
         check_arithmetic()
         seen.append("usual")
 
-    waiting = threading.Thread(target=other)  # a new thread inherits the mode of the one that starts it
+    waiting = threading.Thread(target=other)  # a thread inherits the mode of its parent when it starts
     with changed(control, 0x8040):
         with pytest.raises(UnsafeArithmetic):
             check_arithmetic()
@@ -144,16 +144,16 @@ def _outcome() -> str:
     return "usual"
 
 
-def test_in_the_usual_mode_subnormal_noise_is_not_private_for_nothing() -> None:
+def test_in_the_default_mode_subnormal_noise_is_not_private_at_epsilon_0() -> None:
     check_arithmetic()
     for path in PATHS:
         with searched_by(path), pytest.raises(NotPrivate):
             verify(Problem(5, Privacy(0.1), Privacy(0.0)), np.full(6, 5e-324))
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of the roundings are those of x86")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the values of the rounding modes are those of x86")
 @pytest.mark.parametrize("rounding", [0x400, 0x800, 0xC00])
-def test_fesetround_is_noticed(rounding: int) -> None:
+def test_fesetround_is_detected(rounding: int) -> None:
     library = ctypes.CDLL(ctypes.util.find_library("m"))
     before = library.fegetround()
     try:

@@ -1,4 +1,4 @@
-"""Optimal utilities computed by an independent program (tests/data/README.md), met by both methods."""
+"""Optimal utilities of an independent program (tests/data/README.md), reached by every method."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def meets(row: Row, method: Literal["auto", "cuts", "enumerate"], backend: str =
 
 
 @for_each("row", GOLDEN)
-def test_by_cuts(row: Row) -> None:
+def test_cuts_reach_the_optimum(row: Row) -> None:
     meets(row, "cuts")
 
 
@@ -46,23 +46,23 @@ def of_size(least: int, most: int) -> list[Row]:
 
 
 @for_each("row", of_size(0, HEAVY))
-def test_by_enumeration(row: Row) -> None:
+def test_enumeration_reaches_the_optimum(row: Row) -> None:
     meets(row, "enumerate")
 
 
 @pytest.mark.slow
 @for_each("row", of_size(HEAVY, ENUMERATED))
-def test_by_enumeration_of_many_rows(row: Row) -> None:
+def test_enumeration_of_many_rows_reaches_the_optimum(row: Row) -> None:
     meets(row, "enumerate")
 
 
 @for_each("row", GOLDEN[::9])
 @for_each("backend", ["gurobi", "cvxpy"])
-def test_by_other_solvers(row: Row, backend: str) -> None:
+def test_other_solvers_reach_the_optimum(row: Row, backend: str) -> None:
     meets(row, "cuts", backend)
 
 
-def test_the_file_covers_what_is_accepted() -> None:
+def test_the_file_covers_all_kinds_of_problems() -> None:
     assert len(GOLDEN) == 56
     assert {"inf"} < {row["epsilon"] for row in GOLDEN}
     assert any(int(row["K"]) % 2 == 0 for row in GOLDEN)

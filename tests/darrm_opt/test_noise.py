@@ -1,4 +1,4 @@
-"""The noise function γ as a noun: what it accepts, and that it never changes."""
+"""The noise function γ: accepted values, equality and immutability."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_signed_is_antisymmetric_and_a_tie_is_a_coin(noise: NoiseFunction) -> No
 
 
 @given(SIZES.flatmap(noises))
-def test_rebuilt_from_its_upper_half_or_its_values_it_is_the_same(noise: NoiseFunction) -> None:
+def test_it_is_rebuilt_from_its_upper_half_or_its_values(noise: NoiseFunction) -> None:
     K = noise.K
     again = NoiseFunction.from_upper_half(noise.values[K // 2 + 1 :], K)
     assert again == noise == NoiseFunction(noise) == NoiseFunction(noise.values.tolist(), K)
@@ -40,7 +40,7 @@ def test_rebuilt_from_its_upper_half_or_its_values_it_is_the_same(noise: NoiseFu
     assert np.array_equal(np.asarray(noise), noise.values)
 
 
-def test_a_tie_keeps_the_value_that_was_given() -> None:
+def test_a_tie_keeps_its_given_value() -> None:
     assert NoiseFunction([1.0, 0.25, 1.0]).values[1] == 0.25
     assert NoiseFunction([1.0, 0.25, 1.0]).signed[1] == 0.0
 
@@ -58,12 +58,12 @@ def test_equal_noise_functions_hash_alike() -> None:
 
 
 def pickled(noise: NoiseFunction) -> NoiseFunction:
-    """Return a noise function as another process receives it."""
-    return cast("NoiseFunction", pickle.loads(pickle.dumps(noise)))  # noqa: S301 - what was pickled a moment ago
+    """Return a noise function after pickling."""
+    return cast("NoiseFunction", pickle.loads(pickle.dumps(noise)))  # noqa: S301 - pickled here
 
 
 @pytest.mark.parametrize("again", [pickled, copy.deepcopy])
-def test_a_copy_is_as_read_only_as_its_original(again: Callable[[NoiseFunction], NoiseFunction]) -> None:
+def test_a_copy_is_read_only(again: Callable[[NoiseFunction], NoiseFunction]) -> None:
     noise = NoiseFunction([1.0, 0.5, 0.5, 1.0])
     assert again(noise) == noise
     with pytest.raises(ValueError, match="read-only"):
@@ -100,11 +100,11 @@ def test_invalid_noise_function_is_refused(values: Any, argument: str) -> None:
         NoiseFunction(values)
 
 
-def test_symmetry_is_exact() -> None:
+def test_an_asymmetry_of_any_size_is_refused() -> None:
     with refused("gamma[0]", "0.3"):
         NoiseFunction([0.3, math.nextafter(0.3, 1)])
 
 
-def test_the_wrong_length_for_K() -> None:
+def test_a_wrong_length_is_refused() -> None:
     with refused("gamma"):
         NoiseFunction([1.0, 0.5, 1.0], 3)

@@ -1,4 +1,4 @@
-"""Without an extra, what needs it says which one to install; everything else works. In processes that lack its packages."""
+"""Without the packages of an extra, a feature that needs them names the extra; everything else works."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DECLARED: dict[str, list[str]] = PROJECT["optional-dependencies"]
 PROBLEM = "from darrm_opt import Problem, solve\nproblem = Problem.from_allowance(K=5, m=2, epsilon=0.5)\n"
 
 USES = {
-    # extra: a use of it, and how the refusal begins
+    # extra: a program that uses it, and the start of the error
     "accounting": (
         f"{PROBLEM}from darrm_opt.accounting import interop\ninterop.as_pld(solve(problem))",
         "The conversion needs the package dp-accounting",
@@ -72,14 +72,14 @@ USES = {
 
 SHOWN_ELSEWHERE = {
     "all": "the others",
-    "cli": "lines instead of a moving display: test_core_alone_solves_and_verifies",
+    "cli": "lines instead of a moving display: test_the_core_alone_solves_and_verifies",
     "otel": "traces where an endpoint is configured: tests/api/observability/test_traces.py",
     "postgres": "an error of the store: tests/solver_cache/test_cache_database.py",
 }
 
 
 def run_without(packages: Collection[str], folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Run a program where packages cannot be imported."""
+    """Run a program in a process that cannot import the packages."""
     absent = folder / "absent"
     absent.mkdir(exist_ok=True)
     for name in packages:
@@ -91,7 +91,7 @@ def run_without(packages: Collection[str], folder: Path, *command: str) -> subpr
     )
 
 
-def test_every_extra_has_a_use() -> None:
+def test_every_extra_is_tested() -> None:
     assert {*USES, *SHOWN_ELSEWHERE} == set(DECLARED)
 
 
@@ -110,7 +110,7 @@ def test_an_extra_installs_the_documented_packages() -> None:
         assert canonicalize_name(package) in {canonicalize_name(Requirement(each).name) for each in DECLARED[extra]}
 
 
-def test_core_alone_solves_and_verifies(tmp_path: Path) -> None:
+def test_the_core_alone_solves_and_verifies(tmp_path: Path) -> None:
     darrm = ("-m", "darrm")
     solved = run_without(EXTRAS, tmp_path, *darrm, "solve", *SMALL, "--output", "solution.json")
     assert (solved.returncode, solved.stderr) == (0, "")

@@ -1,4 +1,4 @@
-"""Privacy curves: values rounded up, the points chosen from them, and the forms in which they are written."""
+"""Privacy curves: values rounded up, chosen points, and their text and JSON forms."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_laplace_is_pure_and_its_total_variation_is_exact() -> None:
     assert delta == 0
 
 
-def test_zcdp_and_rdp_lie_above_the_gaussian_that_has_them() -> None:
+def test_zcdp_and_rdp_curves_are_above_that_of_their_gaussian() -> None:
     mu = 0.3
     exact, by_rho = gaussian(mu), zcdp(mu * mu / 2)
     by_orders = rdp([(alpha, alpha * mu * mu / 2) for alpha in (1.5, 2, 4, 8, 16, 32, 64)])
@@ -70,9 +70,9 @@ def test_an_event_has_the_curve_of_its_distribution() -> None:
 
     curve = of_event(dp_event.GaussianDpEvent(2.0))
     assert gaussian(0.5).delta(0.3) <= curve.delta(0.3) <= gaussian(0.5).delta(0.3) + 1e-4
-    for compositions in (0, -5, 1.5, math.nan):  # a negative number would lower δ below what is proved
+    for compositions in (0, -5, 1.5, math.nan):  # a negative number would lower δ below the proved value
         with refused("compositions"):
-            of_event(dp_event.GaussianDpEvent(2.0), compositions)  # type: ignore[arg-type]  # on purpose
+            of_event(dp_event.GaussianDpEvent(2.0), compositions)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -158,12 +158,12 @@ def test_invalid_statements_are_rejected(statement: Any) -> None:
         ("dp_sgd(1,0.01)", "T is the steps", "σ, q, T"),
     ],
 )
-def test_what_is_said_to_be_accepted_excludes_the_value(statement: str, argument: str, accepted: str) -> None:
+def test_the_accepted_range_excludes_the_refused_value(statement: str, argument: str, accepted: str) -> None:
     with pytest.raises(InvalidInput, match=f"{accepted}.*{argument}"):
         stated_profile(statement)
 
 
-def test_points_of_a_curve_lie_on_it_and_the_inner_region_bounds_what_more_could_give() -> None:
+def test_points_lie_on_their_curve_and_the_inner_region_bounds_the_gain_of_more_points() -> None:
     curve, target = gaussian(0.0325), Privacy(0.1, 1e-5)
     few, many = curve.profile(target, 3), curve.profile(target, 9)
     for epsilon, delta in many.points:

@@ -1,4 +1,4 @@
-"""Problems: what counts as the same number, what is refused and in which words."""
+"""Problems: canonical numbers, equality, refusals and warnings."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def voter(epsilon: float, Delta: float = 0.0) -> Privacy:
     return Problem(11, Privacy(epsilon, Delta), Privacy(0.3)).voter
 
 
-# ---------------------------------------------------------------------------------------- one number, one problem
+# ---------------------------------------------------------------------------------------- canonical numbers
 
 
 @for_each(
     ("noisy", "clean"), [(3 * 0.1, 0.3), (0.7 - 0.4, 0.3), (0.1 + 0.2, 0.3), (1.1 * 3, 3.3), (11 * 0.0892, 0.9812)]
 )
-def test_floating_noise_is_forgiven(noisy: float, clean: float) -> None:
+def test_floating_point_noise_is_removed(noisy: float, clean: float) -> None:
     assert noisy != clean
     assert target(noisy).epsilon == voter(noisy).epsilon == clean
     assert Problem(5, Privacy(noisy), Privacy(clean)) == Problem(5, Privacy(clean), Privacy(noisy))
@@ -53,7 +53,7 @@ def test_floating_noise_is_forgiven(noisy: float, clean: float) -> None:
 
 @for_each("epsilon", [1e-4, 0.0852, 1 / 3, 4.0])
 @for_each("m", ALLOWANCES)
-def test_the_target_epsilon_is_one_number_however_it_is_computed(epsilon: float, m: float) -> None:
+def test_the_target_epsilon_is_the_same_number_however_it_is_computed(epsilon: float, m: float) -> None:
     product = m * epsilon
     summed = sum([epsilon] * int(m)) + (m - int(m)) * epsilon
     quotient = epsilon / (1 / m)
@@ -61,13 +61,13 @@ def test_the_target_epsilon_is_one_number_however_it_is_computed(epsilon: float,
 
 
 def plainly(Delta: float, m: float) -> float:
-    """Return 1 − (1−Δ)^m as anybody would write it."""
+    """Return 1 − (1−Δ)^m by the plain formula, with its cancellation."""
     return 1 - math.pow(1 - Delta, m)
 
 
 @for_each("Delta", [1e-5, 1e-4])
 @for_each("m", [1, 3, 5, 7, 10, 13, 15])
-def test_the_papers_default_delta_is_one_number_however_it_is_computed(Delta: float, m: float) -> None:
+def test_the_papers_default_delta_is_the_same_number_however_it_is_computed(Delta: float, m: float) -> None:
     without_cancellation = -math.expm1(m * math.log1p(-Delta))
     assert target(1.0, plainly(Delta, m)) == target(1.0, without_cancellation)
     default = problem(m=m, Delta=Delta)
@@ -75,22 +75,22 @@ def test_the_papers_default_delta_is_one_number_however_it_is_computed(Delta: fl
     assert default.target.delta == pytest.approx(without_cancellation, abs=1e-12, rel=1e-6)
 
 
-def test_the_default_delta_is_nearly_always_one_number_however_it_is_computed() -> None:
-    # A grid must have edges, and numbers that lie across one. There should be few.
+def test_the_default_delta_is_nearly_always_the_same_number_however_it_is_computed() -> None:
+    # Two numbers on both sides of an edge of the grid stay different; this should be rare.
     rng = np.random.default_rng(20)
     pairs = [(float(f"{10 ** rng.uniform(-8, -0.6):.2e}"), float(rng.choice(ALLOWANCES))) for _ in range(1000)]
     apart = [(D, m) for D, m in pairs if problem(Delta=D, m=m, delta=plainly(D, m)) != problem(Delta=D, m=m)]
     assert len(apart) <= 10, apart
 
 
-def test_one_minus_one_minus_a_tiny_Delta_is_taken_at_its_word() -> None:
-    # The difference is not noise in the sixteenth digit of 1 but in the fifth of δ: two requests, not one.
+def test_cancellation_in_a_tiny_Delta_is_not_noise() -> None:
+    # The values differ in the fifth digit of δ: they are two requests.
     assert target(1.0, 1 - (1 - 1e-12) ** 3) != target(1.0, 3e-12)
     assert target(1.0, 3e-12).delta == 3e-12
 
 
 @for_each("value", [0.1234567890123, 0.12345678901234, 1 / 3, 2 / 3, math.pi / 4])
-def test_what_is_not_noise_moves_to_the_side_of_the_stronger_guarantee(value: float) -> None:
+def test_other_numbers_are_rounded_towards_the_stronger_guarantee(value: float) -> None:
     assert voter(value).epsilon >= value >= target(value).epsilon
     assert voter(value).epsilon - target(value).epsilon == pytest.approx(10.0**-GRID_DIGITS, rel=1e-3, abs=0)
     tiny = value * 1e-10
@@ -101,14 +101,14 @@ def test_what_is_not_noise_moves_to_the_side_of_the_stronger_guarantee(value: fl
 
 
 @given(st.floats(1e-9, 0.99))
-def test_a_voters_Delta_is_never_taken_as_less_than_it_is(Delta: float) -> None:
-    # what many models reveal together is computed from it, and no design covers that with room of its own
+def test_the_Delta_of_a_voter_is_never_rounded_down_by_more_than_noise(Delta: float) -> None:
+    # the total of several models is computed from it, without a margin for rounding
     assert voter(0.1, Delta).delta >= Delta * (1 - 256 * 2.0**-52)
     assert voter(0.1, 1.00004e-9).delta == 1.0001e-9
 
 
 @given(problem_cases())
-def test_a_canonical_problem_stays_as_it_is(case: ProblemCase) -> None:
+def test_a_canonical_problem_is_unchanged(case: ProblemCase) -> None:
     once = case.problem
     assert Problem(once.K, once.voter, once.target, once.affected) == once
     for number in (once.voter.epsilon, once.voter.delta, once.target.epsilon, once.target.delta):
@@ -117,13 +117,13 @@ def test_a_canonical_problem_stays_as_it_is(case: ProblemCase) -> None:
 
 
 @given(problem_cases())
-def test_what_rounds_to_a_problem_lies_between_its_strictest_and_its_loosest_reading(case: ProblemCase) -> None:
+def test_numbers_lie_between_the_strictest_and_the_loosest_reading_of_their_problem(case: ProblemCase) -> None:
     strict, loose = case.problem.strictest, case.problem.loosest
     assert strict.voter.epsilon >= case.epsilon
     assert strict.voter.delta >= case.Delta
     assert strict.target.epsilon <= case.target_epsilon
     assert strict.target.delta <= case.delta
-    assert strict.voter.epsilon == case.epsilon or case.epsilon > 0  # an exact 0 stays 0
+    assert strict.voter.epsilon == case.epsilon or case.epsilon > 0  # an exact 0 remains 0
     assert strict.voter.delta == case.Delta or case.Delta > 0
     assert loose.voter.epsilon <= case.epsilon
     assert loose.voter.delta <= case.Delta
@@ -137,10 +137,10 @@ def test_what_rounds_to_a_problem_lies_between_its_strictest_and_its_loosest_rea
 def test_the_strictest_reading_covers_numbers_at_the_edge_of_the_noise(digits: int, exponent: int, ulps: int) -> None:
     grid_point = float(Decimal(digits).scaleb(exponent - GRID_DIGITS))
     near = grid_point + ulps * math.ulp(grid_point)
-    released, voting = Problem(3, Privacy(near), Privacy(near)).strictest, near
+    released = Problem(3, Privacy(near), Privacy(near)).strictest
     assert released.target.epsilon <= near <= released.voter.epsilon
-    assert released.voter.epsilon <= voting * (1 + 1.1 * 10.0 ** (1 - GRID_DIGITS))  # and costs next to nothing
-    assert released.target.epsilon >= voting * (1 - 1.1 * 10.0 ** (1 - GRID_DIGITS))
+    assert released.voter.epsilon <= near * (1 + 1.1 * 10.0 ** (1 - GRID_DIGITS))  # by a tiny margin
+    assert released.target.epsilon >= near * (1 - 1.1 * 10.0 ** (1 - GRID_DIGITS))
 
 
 @given(st.one_of(st.floats(1e-18, 0.999), st.just(DELTA_GRID_FROM)), st.integers(-80, 80))
@@ -151,11 +151,11 @@ def test_the_strictest_reading_covers_any_delta(delta: float, ulps: int) -> None
             continue
         strict = Problem(3, Privacy(1.0, value), Privacy(1.0, value)).strictest
         assert strict.target.delta <= value <= strict.voter.delta
-        assert strict.voter.delta - strict.target.delta <= max(4e-13, 1.1e-11 * value)  # and costs next to nothing
+        assert strict.voter.delta - strict.target.delta <= max(4e-13, 1.1e-11 * value)  # by a tiny margin
 
 
 @for_each("delta", [1 - 2.0**-53, 1 - 1e-15, 0.999999999999999])
-def test_a_delta_of_almost_1(delta: float) -> None:
+def test_a_delta_near_1_stays_below_1(delta: float) -> None:
     strict = Problem(3, Privacy(0.1, delta), Privacy(0.1, delta)).strictest
     assert 0.999 < strict.target.delta <= delta <= strict.voter.delta < 1
     for m in (90, 101, 201):
@@ -174,16 +174,16 @@ def test_voters_that_are_not_private_need_no_Delta() -> None:
     assert Problem(3, Privacy(math.inf), Privacy(0.3)).strictest.voter == Privacy(math.inf, 0.0)
 
 
-# --------------------------------------------------------------------------------------------- the noun itself
+# --------------------------------------------------------------------------------------------- problems
 
 
-def test_the_two_ways_to_ask_are_one() -> None:
+def test_both_constructors_make_the_same_problem() -> None:
     assert problem(delta=3e-5) == Problem(K=11, voter=Privacy(0.1, 1e-5), target=Privacy(0.3, 3e-5))
     assert problem(m=None, target_epsilon=0.3, delta=3e-5) == problem(delta=3e-5)
     assert problem(affected=11) == problem(affected=None) == problem()
 
 
-def test_equal_problems_hash_alike_and_unequal_ones_are_told_apart() -> None:
+def test_equal_problems_have_equal_hashes_and_others_differ() -> None:
     same = {Problem(11, Privacy(0.1), Privacy(3 * 0.1)), Problem(11, Privacy(0.1), Privacy(0.3))}
     assert len(same) == 1
     others = [
@@ -198,19 +198,19 @@ def test_equal_problems_hash_alike_and_unequal_ones_are_told_apart() -> None:
 
 
 @for_each("m", ALLOWANCES)
-def test_the_allowance_is_read_back(m: float) -> None:
+def test_the_allowance_is_recovered(m: float) -> None:
     assert problem(m=m).m == m
 
 
 @pytest.mark.parametrize("epsilon", [0.0, math.inf])
-def test_no_allowance_where_it_means_nothing(epsilon: float) -> None:
+def test_m_is_none_where_it_is_undefined(epsilon: float) -> None:
     asked = problem(m=None, epsilon=epsilon, target_epsilon=0.5, Delta=0.01)
     assert (asked.m, asked.target.delta) == (None, 0.01)  # by default one voter's Δ
 
 
 @pytest.mark.parametrize("epsilon", [5e-324, 1e-310, 2e-309])
 @pytest.mark.parametrize("Delta", [0.0, 0.3])
-def test_an_allowance_that_no_double_holds_is_absent(epsilon: float, Delta: float) -> None:
+def test_m_is_none_where_no_double_represents_it(epsilon: float, Delta: float) -> None:
     tiny = problem(K=3, m=None, epsilon=epsilon, Delta=Delta, delta=None, target_epsilon=0.6)
     assert (tiny.m, tiny.target.delta) == (None, Delta)
     assert json.loads(canonical_json(problem_record(tiny)))["m"] is None
@@ -219,7 +219,7 @@ def test_an_allowance_that_no_double_holds_is_absent(epsilon: float, Delta: floa
 NOISY = [0.1, 0.05, 0.1]
 
 
-def test_a_gamma_that_is_almost_all_noise_is_warned_of_where_delta_is_below_a_voters() -> None:
+def test_an_almost_useless_gamma_has_a_warning_if_delta_is_below_Delta() -> None:
     assert problem(delta=1e-6).warnings(NOISY) == (
         (
             "delta = 1e-06 is below Delta = 1e-05, and the release is hardly more than a fair coin: it is the majority with "
@@ -228,17 +228,17 @@ def test_a_gamma_that_is_almost_all_noise_is_warned_of_where_delta_is_below_a_vo
     )
     assert problem().warnings(NOISY) == ()
     assert problem(m=None, epsilon=math.inf, target_epsilon=0.1, delta=0.0).warnings(NOISY) == ()
-    assert problem(m=1, epsilon=1 / 3, Delta=1e-10 / 3).warnings(NOISY) == ()  # the two are one number
+    assert problem(m=1, epsilon=1 / 3, Delta=1e-10 / 3).warnings(NOISY) == ()  # δ and Δ are the same number
 
 
-def test_a_useful_gamma_is_not_warned_of_whatever_the_deltas() -> None:
+def test_a_useful_gamma_has_no_warning() -> None:
     assert problem(delta=1e-6).warnings([0.9, 0.2, 0.9]) == ()
 
 
 # --------------------------------------------------------------------------------------------------- refusals
 
 
-REFUSED: list[tuple[str, dict[str, Any]]] = [  # the argument, and what is changed
+REFUSED: list[tuple[str, dict[str, Any]]] = [  # the refused argument, and the change
     *(("K", {"K": K}) for K in (0, -3, 2.5, "a", True, 11.0, None)),
     *(("epsilon", {"epsilon": value}) for value in (-0.1, math.nan, -math.inf, "a", True)),
     *(("Delta", {"Delta": value}) for value in (-1e-9, 1.0, 1.5, math.inf)),
@@ -254,7 +254,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [  # the argument, and what is chang
     ("target_epsilon", {"m": 6000}),
     *(("target_epsilon", {"m": None, "target_epsilon": math.inf, **voter}) for voter in ({}, {"Delta": 0.0})),
     ("epsilon", {"epsilon": 0.0, "Delta": 0.0, "m": None, "target_epsilon": 0.1}),
-    *((name, {name: 10**400}) for name in ("epsilon", "m", "delta")),  # beyond every double
+    *((name, {name: 10**400}) for name in ("epsilon", "m", "delta")),  # above all doubles
 ]
 
 
@@ -266,12 +266,12 @@ def test_invalid_problem_is_refused(argument: str, changes: dict[str, Any]) -> N
     assert isinstance(refusal.value, ValueError)
 
 
-def test_only_a_privacy_is_a_voter_or_a_target() -> None:
+def test_voter_and_target_must_be_a_privacy() -> None:
     refuses(Problem, {"K": 11, "voter": Privacy(0.1), "target": Privacy(0.3)}, voter=[(0.1, 0.0)], target=[(0.1, 0.0)])
     assert Problem(3, Privacy(1.0), Privacy(MAX_TARGET_EPSILON)).target.epsilon == MAX_TARGET_EPSILON
 
 
-def test_the_refusal_carries_its_parts() -> None:
+def test_a_refusal_has_the_argument_value_accepted_range_and_advice() -> None:
     with pytest.raises(InvalidInput) as refusal:
         problem(affected=12)
     error = refusal.value
@@ -287,14 +287,14 @@ def test_the_loosest_reading_covers_the_step_of_the_grid(delta: float, epsilon: 
     asked = Problem(3, Privacy(epsilon, delta), Privacy(epsilon, delta)).loosest
     assert asked.voter.epsilon <= epsilon <= asked.target.epsilon
     assert asked.voter.delta <= delta <= asked.target.delta
-    assert asked.target.epsilon - asked.voter.epsilon <= 5e-11 * epsilon  # and costs next to nothing
+    assert asked.target.epsilon - asked.voter.epsilon <= 5e-11 * epsilon  # by a tiny margin
     assert asked.target.delta - asked.voter.delta <= max(6e-13, 5e-11 * delta)
 
 
-# -------------------------------------------------------------------------------- another K, other kinds of numbers
+# -------------------------------------------------------------------------------- another K, kinds of numbers
 
 
-def test_another_K_asks_for_all_of_its_voters_where_all_were_affected() -> None:
+def test_with_another_K_all_voters_remain_affected_if_all_were() -> None:
     all_of_them, some = problem(K=11), problem(K=11, affected=4)
     assert dataclasses.replace(all_of_them, K=13) == problem(K=13)
     assert dataclasses.replace(all_of_them, K=7).affected == 7
@@ -305,7 +305,7 @@ def test_another_K_asks_for_all_of_its_voters_where_all_were_affected() -> None:
     assert dataclasses.replace(all_of_them, target=Privacy(0.2)).affected == 11
 
 
-def test_all_voters_are_a_whole_number_like_any_other() -> None:
+def test_all_affected_voters_are_an_ordinary_integer() -> None:
     known, copied = problem(), copy.deepcopy(problem())
     assert known == copied == problem(affected=11)
     assert hash(known) == hash(copied) == hash(problem(affected=11))
@@ -315,7 +315,7 @@ def test_all_voters_are_a_whole_number_like_any_other() -> None:
 
 
 @for_each("number", [Decimal("0.3"), np.array(0.3), np.float32(0.5), np.array(1, dtype=np.int32), Fraction(1, 4)])
-def test_a_number_may_be_of_any_kind(number: Any) -> None:
+def test_numbers_of_any_type_are_accepted(number: Any) -> None:
     assert Privacy(number) == Privacy(float(number))
     eleven: Any = np.array(11)
     assert Problem(eleven, Privacy(number), Privacy(number)).K == 11
@@ -330,8 +330,8 @@ def test_invalid_numbers_are_refused_in_every_container(number: Any) -> None:
         Privacy(number)
 
 
-def test_targets_are_not_the_privacy_of_a_voter() -> None:
-    # they were rounded to the stronger guarantee: a voter that has δ = 0.01 + 1e-15 does not have 0.01
+def test_a_target_profile_is_not_accepted_as_a_voter() -> None:
+    # targets are rounded towards privacy: a voter with δ = 0.01 + 1e-15 is not (ε, 0.01)-DP
     several = TargetProfile([(0.1, 0.01 + 1e-15), (0.4, 1e-5)])
     with refused("voter"):
         Problem(3, several, Privacy(0.5))
@@ -339,7 +339,7 @@ def test_targets_are_not_the_privacy_of_a_voter() -> None:
         Problem(groups=[(3, several)], target=Privacy(0.5))
 
 
-def test_another_target_keeps_all_else_of_a_problem() -> None:
+def test_another_target_changes_nothing_else() -> None:
     asked = Problem(5, Privacy(0.1, 1e-4), Privacy(0.3, 1e-3), 2, classes=3, abstention=True)
     other = asked.with_allowance(2, 1e-3)
     assert other == dataclasses.replace(asked, target=Privacy(0.2, 1e-3))

@@ -1,4 +1,4 @@
-"""A solution as plain data: exact round trips, and words for every record that is none."""
+"""A solution as plain data: exact round trips, and a refusal of every malformed record."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ def solution(number: int = 0) -> Solution:
 
 
 def through_json(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the record as another program would read it: JSON knows no infinity and no NaN."""
+    """Return the record after a round trip through strict JSON, which has no infinity and no NaN."""
     parsed: dict[str, Any] = json.loads(json.dumps(record, allow_nan=False))
     return parsed
 
 
 @given(problem_cases())
-def test_problems_come_back_equal(case: ProblemCase) -> None:
+def test_problems_round_trip(case: ProblemCase) -> None:
     problem = case.problem
     assert problem_from_record(through_json(problem_record(problem))) == problem
 
 
-def test_a_problem_in_the_words_of_the_dictionary() -> None:
+def test_a_problem_uses_the_names_of_the_glossary() -> None:
     assert problem_record(Problem.from_allowance(K=11, m=3, epsilon=0.1, Delta=1e-5, delta=3e-5)) == {
         "K": 11,
         "m": 3.0,
@@ -66,7 +66,7 @@ def test_a_problem_in_the_words_of_the_dictionary() -> None:
 
 
 @for_each("number", range(len(ASKED)))
-def test_solutions_come_back_to_the_last_bit(number: int) -> None:
+def test_solutions_round_trip_bit_for_bit(number: int) -> None:
     given = solution(number)
     record = through_json(solution_record(given))
     again = solution_from_record(record)
@@ -80,7 +80,7 @@ def test_solutions_come_back_to_the_last_bit(number: int) -> None:
     assert verify(again.problem, again.gamma).margin >= 0
 
 
-def test_the_records_fields() -> None:
+def test_a_record_has_these_fields() -> None:
     record = solution_record(solution())
     assert [*record] == [
         *("format", "problem", "objective", "shape", "gamma", "utility", "upper_bound", "gap", "status", "advice"),
@@ -93,7 +93,7 @@ def test_the_records_fields() -> None:
     assert set(record["statistics"]) == {field.name for field in dataclasses.fields(solution().statistics)}
 
 
-def test_reading_is_not_proving() -> None:
+def test_reading_a_record_proves_nothing() -> None:
     """A tampered γ is read as it stands; only `verify` says that it is not private."""
     record = through_json(solution_record(solution()))
     record["gamma"] = [1.0] * 6
@@ -118,7 +118,7 @@ def with_(name: str, value: Any, inside: str | None = None) -> Change:
     return change
 
 
-MALFORMED: list[tuple[str, Change]] = [  # the argument that a refusal names, and what is wrong
+MALFORMED: list[tuple[str, Change]] = [  # the refused argument, and the change
     *((name, without(name)) for name in ("format", "problem", "objective", "shape", "gamma", "utility", "upper_bound")),
     *((name, without(name)) for name in ("certificate", "statistics", "method", "backend")),
     *((name, without(name, "problem")) for name in ("K", "epsilon", "Delta", "target_epsilon", "delta", "affected")),
@@ -162,6 +162,6 @@ def test_a_malformed_record_is_refused(argument: str, change: Change) -> None:
 
 
 @for_each("value", [None, [], "text", 3])
-def test_no_record_at_all(value: Any) -> None:
+def test_a_value_other_than_a_record_is_refused(value: Any) -> None:
     with refused("record"):
         solution_from_record(value)

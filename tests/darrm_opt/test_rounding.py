@@ -1,4 +1,4 @@
-"""Directed rounding: the least double above a fraction, and the largest below it, against exact fractions."""
+"""Directed rounding of fractions: up to the least double above, down to the largest below."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ratios = st.tuples(st.integers(-(10**40), 10**40), st.integers(1, 10**40))
 
 
 @given(ratios)
-def test_a_ratio_is_rounded_to_the_double_next_to_it(ratio: tuple[int, int]) -> None:
+def test_a_ratio_is_rounded_to_an_adjacent_double(ratio: tuple[int, int]) -> None:
     exact, above, below = Fraction(*ratio), ratio_above(*ratio), ratio_below(*ratio)
     assert Fraction(math.nextafter(above, -math.inf)) < exact <= Fraction(above)
     assert Fraction(below) <= exact < Fraction(math.nextafter(below, math.inf))
@@ -36,7 +36,7 @@ def test_a_ratio_is_rounded_to_the_double_next_to_it(ratio: tuple[int, int]) -> 
 
 
 @given(st.decimals(min_value=0, max_value=10**20, places=6))
-def test_decimals_are_rounded_as_they_are_written(value: Decimal) -> None:
+def test_decimals_are_rounded_as_written(value: Decimal) -> None:
     exact = Fraction(value)
     above = decimal_above(exact)
     assert as_written(math.nextafter(above, -1.0)) < exact <= as_written(above)
@@ -49,11 +49,11 @@ def test_a_double_is_its_own_rounding(value: float) -> None:
     assert ratio_above(numerator, denominator) == value == ratio_below(numerator, denominator)
 
 
-def test_zero_has_no_sign() -> None:
+def test_zero_is_positive() -> None:
     assert math.copysign(1, ratio_below(0, 3)) == 1 == math.copysign(1, ratio_above(0, 3))
 
 
-def test_both_ends_of_the_range_of_doubles() -> None:
+def test_underflow_and_overflow_are_rounded_in_the_right_direction() -> None:
     largest = sys.float_info.max
     assert (ratio_above(BEYOND, 1), ratio_below(BEYOND, 1)) == (math.inf, largest)
     assert (ratio_above(-BEYOND, 1), ratio_below(-BEYOND, 1)) == (-largest, -math.inf)

@@ -1,4 +1,4 @@
-"""Bisection: the value returned fits, is next to the boundary, and every value tried is in range."""
+"""Bisection: the result fits, is adjacent to the boundary, and all values tried are in range."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from darrm_opt.search import largest_count, largest_count_between, largest_fitti
 
 
 @given(st.floats(1e-6, 1e6), st.sampled_from([2.0**-48, 1e-6, 1e-2]))
-def test_real_boundaries_are_found_to_the_precision_and_from_the_fitting_side(
-    boundary: float, precision: float
-) -> None:
+def test_real_boundaries_are_found_within_the_precision_on_the_fitting_side(boundary: float, precision: float) -> None:
     high = least_fitting(lambda x: x >= boundary, 0.0, 2e6, precision)
     assert boundary <= high <= boundary * (1 + 2 * precision)
     low = largest_fitting(lambda x: x <= boundary, 0.0, 2e6, precision)
@@ -23,7 +21,7 @@ def test_real_boundaries_are_found_to_the_precision_and_from_the_fitting_side(
 
 @pytest.mark.parametrize("boundary", [math.ulp(0.0), 3 * math.ulp(0.0)])
 def test_a_boundary_among_subnormal_numbers_is_found(boundary: float) -> None:
-    """An interval that no double halves ends the search."""
+    """The search ends if no double lies within the interval."""
     tiny = math.ulp(0.0)
     assert least_fitting(lambda x: x >= boundary, 0.0, 9 * tiny) == boundary
     assert largest_fitting(lambda x: x < boundary, 0.0, 9 * tiny) == boundary - tiny

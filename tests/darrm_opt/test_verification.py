@@ -1,4 +1,4 @@
-"""Re-proof of answers that were read: one rule for every reader, held by changing one thing at a time."""
+"""Verification of answers that were read: each test changes one claim."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def edited(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
     record: dict[str, Any] = json.loads(json.dumps(RECORD))
     before = record["upper_bound"], record["utility"]
     change(record)
-    if (record["upper_bound"], record["utility"]) != before and "gap" in record:  # which would be found first
+    if (record["upper_bound"], record["utility"]) != before and "gap" in record:  # else the gap would be refused first
         record["gap"] = max(0.0, record["upper_bound"] - record["utility"])
     return record
 
@@ -46,7 +46,7 @@ def test_a_valid_answer_is_returned_bit_for_bit_with_a_new_proof() -> None:
     assert (again.utility, again.upper_bound, again.status) == (SOLUTION.utility, SOLUTION.upper_bound, SOLUTION.status)
 
 
-def test_whole_numbers_stand_for_real_ones() -> None:
+def test_an_integer_is_read_as_a_real_number() -> None:
     """A proxy in another language may write 1.0 as 1."""
     again = verify_solution(read_solution(edited(lambda record: record.update(upper_bound=1))), SPEC)
     assert type(again.upper_bound) is float
@@ -81,7 +81,7 @@ def beyond(value: float) -> float:
         (lambda record: record.update(gamma=record["gamma"][:-1]), "record"),
     ],
 )
-def test_one_claim_that_does_not_fit_is_enough(change: Callable[[dict[str, Any]], Any], reason: str) -> None:
+def test_one_wrong_claim_is_refused(change: Callable[[dict[str, Any]], Any], reason: str) -> None:
     with pytest.raises(InvalidSolution) as failed:
         verify_solution(read_solution(edited(change)), SPEC)
     assert failed.value.reason == reason
@@ -93,7 +93,7 @@ def test_invalid_records_are_refused(content: Any) -> None:
         read_solution(content)
 
 
-def test_another_version_may_have_bounded_less_tightly() -> None:
+def test_a_looser_certificate_of_another_version_is_replaced() -> None:
     def change(record: dict[str, Any]) -> None:
         assert record["certificate"]["version"] == __version__
         record["certificate"].update(version="0.0", method="another", bound=0.5, margin=0.25, worst_value=0.125)
@@ -111,7 +111,7 @@ def test_a_gamma_that_is_not_private_is_refused_with_its_counterexample() -> Non
 
 
 @for_each("check", [verify_solution, verify_implied])
-def test_dents_are_refused_where_the_shape_is_monotone(check: Callable[[Solution, DesignSpec], Solution]) -> None:
+def test_dents_are_refused_if_the_shape_is_monotone(check: Callable[[Solution, DesignSpec], Solution]) -> None:
     noise = NoiseFunction([0.1, 0.2, 0.3, 0.2, 0.1, 0.0, 0.0, 0.1, 0.2, 0.3, 0.2, 0.1])
     spec = DesignSpec(PROBLEM, shape="monotone")
     utility = spec.objective.linear_goal(11).utility(noise.upper_half)
@@ -120,7 +120,7 @@ def test_dents_are_refused_where_the_shape_is_monotone(check: Callable[[Solution
         check(replace(dented, certificate=verify(PROBLEM, noise)), spec)
 
 
-def test_the_answer_to_a_stricter_question_is_one_to_this_and_claims_no_optimum() -> None:
+def test_the_answer_to_a_stricter_question_is_accepted_without_a_claim_of_optimality() -> None:
     looser = DesignSpec(Problem(11, Privacy(0.08, 1e-5), Privacy(0.3, 1e-3), affected=5))
     again = verify_implied(SOLUTION, looser)
     assert (again.problem, again.upper_bound, again.status) == (looser.problem, 1.0, Status.NEAREST)
@@ -136,10 +136,10 @@ def test_the_answer_to_a_looser_question_is_refused() -> None:
         verify_implied(SOLUTION, DesignSpec(Problem(13, Privacy(0.1), Privacy(0.3))))
 
 
-def test_a_utility_may_differ_by_rounding_alone() -> None:
+def test_a_utility_may_differ_by_rounding_only() -> None:
     assert TOLERANCE == 1e-9
-    told = edited(lambda record: record.update(utility=record["utility"] + TOLERANCE / 2))
-    assert verify_solution(read_solution(told), SPEC).utility == SOLUTION.utility  # its own, not the one stated
+    stated = edited(lambda record: record.update(utility=record["utility"] + TOLERANCE / 2))
+    assert verify_solution(read_solution(stated), SPEC).utility == SOLUTION.utility  # computed, not as stated
     assert check_utility(SOLUTION.utility + TOLERANCE / 2, SOLUTION.noise, SPEC) == pytest.approx(SOLUTION.utility)
     with pytest.raises(InvalidSolution, match="its utility is"):
         check_utility(SOLUTION.utility + 3 * TOLERANCE, SOLUTION.noise, SPEC)
@@ -158,19 +158,19 @@ def test_a_utility_may_differ_by_rounding_alone() -> None:
         ReadOnlyCache("memory"),
     ],
 )
-def test_errors_can_be_pickled_with_what_they_say(error: DarrmError) -> None:
-    again = pickle.loads(pickle.dumps(error))  # noqa: S301 — our own
+def test_errors_are_pickled_with_their_fields(error: DarrmError) -> None:
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301 — pickled here
     assert (type(again), str(again), again.args, vars(again)) == (type(error), str(error), error.args, vars(error))
 
 
-def test_a_rule_is_said_of_the_argument_and_not_of_its_value() -> None:
+def test_the_message_of_a_rule_omits_the_value() -> None:
     error = InvalidInput("sample", 4, Rule("cannot be combined with bags"), "Drop one.")
     assert str(error) == "sample cannot be combined with bags. Drop one."
     assert (error.argument, error.value, error.accepted) == ("sample", 4, "cannot be combined with bags")
 
 
-def test_another_worst_multiset_is_accepted_with_its_own_value_only() -> None:
-    """Two searches with one bound may end at different multisets."""
+def test_another_worst_multiset_is_accepted_only_with_its_value() -> None:
+    """Two searches with the same bound may return different multisets."""
     spec = DesignSpec(Problem.from_allowance(K=5, m=2, epsilon=0.3, Delta=1e-3))
     solution = solve(spec.problem)
     constraint = PrivacyConstraint.of(spec.problem)

@@ -1,4 +1,4 @@
-"""Privacy profiles of voters: canonical points, the region's vertices, and the pair of laws."""
+"""Privacy profiles of voters: canonical points, vertices of the region, and the pair of laws."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POINTS = st.lists(
 )
 
 
-def test_points_are_sorted_and_those_that_do_not_bound_the_region_are_dropped() -> None:
+def test_points_are_sorted_and_redundant_ones_are_dropped() -> None:
     profile = PrivacyProfile([(0.1, 1e-5), (0, 0.013), (0.2, 1e-5), (0.05, 0.0129999)])
     assert profile.points == ((0.0, 0.013), (0.1, 1e-5))
     assert (profile.epsilon, profile.delta) == (0.1, 1e-5)
@@ -30,7 +30,7 @@ def test_points_are_sorted_and_those_that_do_not_bound_the_region_are_dropped() 
     assert hash(profile) == hash(same)
 
 
-def test_a_point_moves_to_the_side_of_the_weaker_guarantee() -> None:
+def test_a_point_is_rounded_towards_the_weaker_guarantee() -> None:
     ((epsilon, delta),) = PrivacyProfile([(0.1234567890123456, 0.0012345678901234567)]).points
     assert 0.1234567890123456 < epsilon < 0.12345678901302
     assert 0.0012345678901234567 < delta < 0.00123456789022
@@ -39,7 +39,7 @@ def test_a_point_moves_to_the_side_of_the_weaker_guarantee() -> None:
 def test_one_point_has_the_corners_of_the_paper() -> None:
     epsilon, Delta = 0.3, 0.01
     y = (1 - Delta) / (math.exp(epsilon) + 1)
-    expected = [(0, 0), (0, Delta), (y, 1 - y), (1 - Delta, 1), (1, 1)]  # the others are their mirror images
+    expected = [(0, 0), (0, Delta), (y, 1 - y), (1 - Delta, 1), (1, 1)]  # the other corners are their mirror images
     found = profile_of(Privacy(epsilon, Delta)).chain()
     assert all(math.dist(map(float, v), e) < 1e-15 for v, e in zip(found, expected, strict=True))
 
@@ -51,7 +51,7 @@ def test_a_voter_that_is_not_private_has_two_outcomes() -> None:
 
 
 @given(POINTS)
-def test_the_laws_satisfy_every_point_and_bind_at_each_that_is_kept(points: list[tuple[float, float]]) -> None:
+def test_the_laws_satisfy_every_point_and_are_tight_at_each_kept_one(points: list[tuple[float, float]]) -> None:
     profile = PrivacyProfile(points)
     laws = profile.outcomes()
     assert [sum(law) for law in zip(*laws, strict=True)] == [1, 1]
@@ -66,15 +66,15 @@ def test_the_laws_satisfy_every_point_and_bind_at_each_that_is_kept(points: list
 
     for epsilon, delta in profile.points:  # the hockey-stick divergence of the pair is the stated δ
         assert delta_at(epsilon) == pytest.approx(delta, rel=1e-9, abs=1e-15)
-    for epsilon, delta in points:  # a dropped point is implied up to the noise of the grid, or given up
+    for epsilon, delta in points:  # a dropped point is implied up to the precision of the grid, or given up
         if delta < 1:
             assert delta_at(epsilon) <= delta + 1e-10 * (1 + epsilon) * 100
 
 
 @given(POINTS)
-def test_a_point_more_shrinks_the_region(points: list[tuple[float, float]]) -> None:
+def test_an_additional_point_shrinks_the_region(points: list[tuple[float, float]]) -> None:
     few, many = PrivacyProfile(points[:-1] or points).chain(), PrivacyProfile(points).chain()
-    for p_prime, p in many:  # below the upper boundary of the fewer points
+    for p_prime, p in many:  # below the upper boundary of fewer points
         above = next(
             low[1] + (high[1] - low[1]) * (p_prime - low[0]) / (high[0] - low[0])
             for low, high in pairwise(few)
@@ -103,9 +103,9 @@ def test_invalid_points_are_rejected(points: object, argument: str) -> None:
     assert caught.value.argument == argument
 
 
-def test_a_point_beyond_all_doubles_bounds_nothing_and_takes_no_time() -> None:
+def test_a_point_out_of_range_is_ignored_quickly() -> None:
     assert PrivacyProfile([(0, 0.1), (1e300, 0)]).points == PrivacyProfile([(0, 0.1)]).points
     alone = PrivacyProfile([(2e6, 0.001), (1e6, 0.01)])
     assert alone.points == ((1e6, 0.01),)
-    # without its line the region contains more
+    # without its line the region is larger
     assert alone.chain() == PrivacyProfile([(math.inf, 0)]).chain()

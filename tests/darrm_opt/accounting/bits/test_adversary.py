@@ -1,4 +1,4 @@
-"""Adversary against bits: its charges for rounding to the unit, one step against a plain loop, and what is refused."""
+"""Adversary against bits: charges for rounding, one step against a plain loop, and refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ P = Q * (1 + 2.0**-20)
 
 @pytest.mark.parametrize("count", [1, 2, 7])
 def test_rounding_is_charged_against_the_adversary(count: int) -> None:
-    """At δ = 0 it accepts after ones only: ε is n·ln(p/q), and so small a loss shows what is subtracted from it."""
+    """At δ = 0 it accepts after ones only: ε is n·ln(p/q), small enough to show the charge subtracted from it."""
     attained = attained_epsilon([(inner_region([[P, Q]]), count)], 0.0, points=101)
     charged = 2 * 16 * ULP * (1 + count) + 16 * ULP + PAIRS_ROUNDING * count * 2.0**-20
     (p, _, q, _) = _moves(inner_region([[P, Q]]))[0]
@@ -35,7 +35,7 @@ def test_rounding_is_charged_against_the_adversary(count: int) -> None:
     assert exact - attained == pytest.approx(charged, rel=0.04, abs=0)
 
 
-def test_delta_is_taken_from_what_is_accepted() -> None:
+def test_delta_is_subtracted_from_the_accepted_probability() -> None:
     region = inner_region([[0.6, 0.2]])
     for delta in (0.0, 0.1, 0.3):
         best = max(math.log((0.6 - delta) / 0.2), math.log((0.8 - delta) / 0.4))
@@ -46,25 +46,25 @@ def test_delta_is_taken_from_what_is_accepted() -> None:
     assert attained_epsilon([(inner_region([[0.3, 0.0]]), 1)], 0.2) == math.inf
     assert attained_epsilon([(inner_region([[0.3, 0.0]]), 1)], 0.31) < math.inf
     assert attained_epsilon([(region, 3)], 0.1) == attained_epsilon([(region, 3)], 0.1, points=POINTS)
-    for epsilon in (690.0, 30_000.0):  # a grid to beyond what a double holds
+    for epsilon in (690.0, 30_000.0):  # a grid that ends above all doubles
         assert attained_epsilon([(inner_region([[0.6, 0.6 * math.exp(-epsilon)]]), 2)], 0.3) > 680
     assert attained_epsilon([(region, 3)], 0.1, points=3) <= attained_epsilon([(region, 3)], 0.1)
 
 
 @pytest.mark.parametrize("delta", [1.0, -0.1, math.nan])
-def test_a_delta_outside_its_range_is_named(delta: float) -> None:
+def test_a_delta_out_of_range_is_refused(delta: float) -> None:
     with pytest.raises(InvalidInput, match=rf"^delta = {delta} is not valid: expected a probability in \[0, 1\)"):
         attained_epsilon([(inner_region([[0.6, 0.2]]), 1)], delta)
 
 
 @for_each("points", [2, 2.5, True, "9"])
-def test_points_outside_their_range_are_named(points: Any) -> None:
+def test_points_out_of_range_are_refused(points: Any) -> None:
     said = rf"^points = {points!r} is not valid: expected a whole number of grid points, at least 3"
     with pytest.raises(InvalidInput, match=said):
         attained_epsilon([(inner_region([[0.6, 0.2]]), 1)], 0.1, points=points)
 
 
-def test_moves_are_the_pairs_that_show_anything_once() -> None:
+def test_moves_are_the_distinct_informative_pairs() -> None:
     region = inner_region([[0.6, 0.2], [0.2, 0.6], [0.4, 0.8], [0.5, 0.5]])
     found = [[round(each, 12) for each in move] for move in _moves(region)]
     assert found == [[0.6, 0.4, 0.2, 0.8], [0.8, 0.2, 0.4, 0.6]]
@@ -101,7 +101,7 @@ def plain_step(
 
 
 @for_each("seed", range(6))
-def test_one_step_is_the_plain_one(seed: int) -> None:
+def test_one_step_is_that_of_the_plain_loop(seed: int) -> None:
     rng = np.random.default_rng((seed, 43))
     pairs = rng.random((4, 2)) ** 3
     pairs[0] = 1e-12, 1 - 1e-9  # beyond both ends of the grid

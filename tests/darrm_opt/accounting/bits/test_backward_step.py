@@ -1,4 +1,4 @@
-"""One step of the bit recursion: compiled and NumPy to the bit, and both never below the recursion in fractions."""
+"""One step of the bit recursion: the same bits compiled and in NumPy, and never below the recursion in fractions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ROUNDING = Fraction(1, 10**13)
 
 
 def random_pairs(rng: np.random.Generator, many: int) -> list[Pair]:
-    """Return pairs of probabilities of every size, some with an answer that cannot happen."""
+    """Return pairs of probabilities of every size, some with an impossible answer."""
     numbers = np.where(rng.random((many, 2)) < 0.3, 10.0 ** rng.uniform(-30, 0, (many, 2)), rng.random((many, 2)))
     numbers[rng.random((many, 2)) < 0.1] = 0.0
     return [(Fraction(float(p)), Fraction(float(q))) for p, q in numbers]
@@ -45,7 +45,7 @@ def regions(seed: int) -> list[BitRegion]:
         privacy_region(Privacy(float(rng.exponential()), float(rng.choice([0.0, 1e-12, 0.2])))),
         outer_region(slopes, np.sort(rng.uniform(0, 0.3, size=4))[::-1]),
         spanned_region(pairs),
-        spanned_region([(Fraction(1, 2), Fraction(1, 10**30)), (Fraction(1), Fraction(9, 10))]),  # left of every cell
+        spanned_region([(Fraction(1, 2), Fraction(1, 10**30)), (Fraction(1), Fraction(9, 10))]),  # left of all cells
         inner_region(np.array(pairs, dtype=np.float64)),
     ]
 
@@ -74,7 +74,7 @@ def test_no_total_is_below_the_recursion_in_fractions(seed: int, path: str) -> N
     rng = np.random.default_rng((seed, 42))
     pairs = random_pairs(rng, int(rng.integers(1, 4)))
     region = spanned_region(pairs)
-    shown = [each for p, q in pairs for each in ((p, q), (q, p))]  # a renamed answer adds nothing
+    shown = [each for p, q in pairs for each in ((p, q), (q, p))]  # renamed answers add nothing
     with searched_by(path):
         for queries, points in ((1, 50), (2, 301), (3, 2001))[: 5 - len(pairs)]:
             total = compose_bits([(region, queries)], points=points)
@@ -95,7 +95,7 @@ def test_no_total_is_below_the_recursion_in_fractions(seed: int, path: str) -> N
 
 
 def moves_of(p: float, q: float, step: float, points: int) -> Moves:
-    """Return the moves of the one vertex (p, q), given as it is."""
+    """Return the moves of the single vertex (p, q), without rounding."""
     return compile_moves(BitRegion(np.array([[p, 1 - p, q, 1 - q]]), "outer"), step, points)
 
 
@@ -106,8 +106,8 @@ def in_units(value: float, exact: float) -> float:
 
 @for_each("p", [0.5, 1e-3])
 @for_each("cells", [2000, -1900])
-def test_a_move_to_the_border_of_a_cell_is_taken_just_left_of_it(p: float, cells: int) -> None:
-    """So far left as its logarithms may err: 4 units of 1 + |ln p| + |shift|, and of the position."""
+def test_a_move_to_the_border_of_a_cell_is_placed_just_left_of_it(p: float, cells: int) -> None:
+    """By the error of its logarithms: 4 units of 1 + |ln p| + |shift|, and of the position."""
     step = 1e-4 if p < 0.1 else 3.4e-4
     q = p * math.exp(cells * step)
     moves = moves_of(p, q, step, 2001)
@@ -119,7 +119,7 @@ def test_a_move_to_the_border_of_a_cell_is_taken_just_left_of_it(p: float, cells
     assert 14 < in_units(near + far, p) < 18
 
 
-def test_weights_are_those_of_the_chord_and_pay_for_rounding() -> None:
+def test_weights_are_those_of_the_chord_charged_for_rounding() -> None:
     p, q, step = 0.3, 0.4, 0.05
     moves = moves_of(p, q, step, 40)
     for answer, (a, b) in enumerate(((p, q), (1 - p, 1 - q))):
@@ -140,7 +140,7 @@ def test_weights_are_those_of_the_chord_and_pay_for_rounding() -> None:
         assert 14 <= in_units(moves.offset[j - 1], -math.expm1(-j * step)) <= 18
 
 
-def test_answers_that_cannot_happen_are_constants_or_nothing() -> None:
+def test_impossible_answers_add_a_constant_or_nothing() -> None:
     moves = moves_of(0.0, 0.25, 0.1, 5)
     assert moves.weights[0, :2].tolist() == [0.0, 0.0]
     assert moves.constants.tolist() == [0.0]
@@ -156,7 +156,7 @@ def test_answers_that_cannot_happen_are_constants_or_nothing() -> None:
             assert backward_step(terminal_values(5), moves).tolist() == [1.0] * 5
 
 
-def test_beyond_the_grid_to_the_right_the_last_value_is_taken() -> None:
+def test_right_of_the_grid_the_last_value_is_used() -> None:
     moves = moves_of(1e-9, 0.5, 0.1, 20)
     assert moves.cells[0, :2].tolist() == [20 + moves.left, 21 + moves.left]
     assert 0 <= moves.weights[0, 0] < 1e-20
@@ -165,7 +165,7 @@ def test_beyond_the_grid_to_the_right_the_last_value_is_taken() -> None:
 
 
 @for_each(("position", "is_far"), [(-38.5, False), (-40.5, True), (-55.5, True), (-400.0, True)])
-def test_beyond_twice_the_grid_to_the_left_the_mirror_image_is_added(position: float, is_far: bool) -> None:
+def test_left_of_twice_the_grid_the_mirror_image_is_added(position: float, is_far: bool) -> None:
     points, step, p = 20, 0.1, 0.6
     q = p * math.exp(position * step)
     moves = moves_of(p, q, step, points)
@@ -180,7 +180,7 @@ def test_beyond_twice_the_grid_to_the_left_the_mirror_image_is_added(position: f
 
 
 @for_each("share", [0.0, 1e-9, 0.3, 0.999, 1.0])
-def test_a_chord_has_its_weight_rounded_down(share: float) -> None:
+def test_the_weight_of_a_chord_is_rounded_down(share: float) -> None:
     for step in (1e-6, 0.1, 3.0, 699.0):
         exact = math.expm1(share * step) / math.expm1(step)
         found = chord_weight(share, step)
@@ -191,8 +191,8 @@ def test_a_chord_has_its_weight_rounded_down(share: float) -> None:
     assert chord_weight(share, 700.0) == chord_weight(share, 1e5) == 0.0
 
 
-def test_cells_wider_than_doubles_reach_are_sound() -> None:
-    """A grid of three points to 1e5 nats: once an OverflowError."""
+def test_cells_too_wide_for_doubles_are_sound() -> None:
+    """A grid of three points up to 1e5 nats, which once raised OverflowError."""
     region = spanned_region([(Fraction(1, 2), Fraction(1, 10**308))])
     for points in (3, 5, 2001):
         total = compose_bits([(region, 2)], points=points)
@@ -208,7 +208,7 @@ LEAKY = privacy_region(Privacy(0.3, 0.01))
 CERTAIN = BitRegion(np.array([[0.0, 1.0, 0.0, 1.0], [1.0, 0.0, 0.0, 1.0]]), "outer")
 
 
-def test_shifts_and_leaks_of_a_region_are_its_largest() -> None:
+def test_the_shift_and_leak_of_a_region_are_its_largest() -> None:
     assert backward._largest_shift(HALF) == pytest.approx(math.log(3), rel=1e-14)
     assert backward._largest_shift(LEAKY) == pytest.approx(math.log((math.exp(0.3) + 0.01) / 0.99), rel=1e-12)
     assert backward._largest_shift(spanned_region([(Fraction(1, 2), Fraction(1, 8))])) == pytest.approx(math.log(4))
@@ -223,7 +223,7 @@ def test_shifts_and_leaks_of_a_region_are_its_largest() -> None:
 @for_each("chance", [1e-20, 1e-6])
 @for_each("count", [1, 12, 400])
 def test_the_tail_of_the_losses_is_the_least_chernoff_bound(count: int, chance: float) -> None:
-    """Of (3/4, 1/4): the mean of e^(λ·loss) is (3·3^λ + 3^(−λ))/4."""
+    """For (3/4, 1/4) the mean of e^(λ·loss) is (3·3^λ + 3^(−λ))/4."""
     found = backward._loss_tail_end([(HALF, count)], math.log(3), chance)
     grid = np.exp(np.linspace(math.log(1e-6), math.log(1e3), 40_001)) / math.log(3)
     mean = np.logaddexp(math.log(0.75) + grid * math.log(3), math.log(0.25) - grid * math.log(3))
@@ -238,14 +238,14 @@ def test_the_tail_of_the_losses_is_the_least_chernoff_bound(count: int, chance: 
     odds, delta = math.exp(0.3), 0.01
     likely, loss = (odds + delta) / (odds + 1), math.log((odds + delta) / (1 - delta))
     finite = np.logaddexp(math.log(likely) + grid * loss, math.log(1 - likely) - grid * loss)
-    finite = np.maximum(finite, -grid * math.log(1 - delta))  # where an infinite loss of the other side did not come
+    finite = np.maximum(finite, -grid * math.log(1 - delta))  # given that no infinite loss of the other side occurred
     least = float(np.min((count * mean + 5 * finite - math.log(chance)) / grid))
     found = backward._loss_tail_end([(HALF, count), (LEAKY, 5)], math.log(3), chance)
     assert least * (1 - 1e-9) <= found <= least * 1.01
 
 
 def test_the_grid_ends_where_the_total_is_flat() -> None:
-    """Without an infinite loss: at the sum of all shifts, at the tail of the losses, or at the limit of every grid."""
+    """Without infinite losses: at the sum of all shifts, the tail of the losses, or the limit of all grids."""
     end = backward._grid_end
     shift = math.log(3)
     assert end([(HALF, 1)], 0.7, 101) == 0.7
@@ -260,7 +260,7 @@ def test_the_grid_ends_where_the_total_is_flat() -> None:
 
 
 @pytest.mark.parametrize(("region", "count"), [(LEAKY, 40), (LEAKY, 300), (privacy_region(Privacy(1.0, 1e-4)), 25)])
-def test_with_infinite_losses_the_grid_ends_where_only_they_are_left(region: BitRegion, count: int) -> None:
+def test_with_infinite_losses_the_grid_ends_where_only_they_remain(region: BitRegion, count: int) -> None:
     full = count * backward._largest_shift(region)
     found = backward._grid_end([(region, count)], full, 4001)
     leak = backward._infinite_loss(region)
@@ -273,7 +273,7 @@ def test_with_infinite_losses_the_grid_ends_where_only_they_are_left(region: Bit
     assert found * (1 - 1e-12) <= 4000 * fine.step <= 1.05 * found
 
 
-def test_leaks_below_rounding_are_not_looked_for() -> None:
+def test_leaks_below_rounding_are_ignored() -> None:
     rounding = privacy_region(Privacy(0.3, 1e-12))
     full = 50 * backward._largest_shift(rounding)
     chance = 1e-6 * 50 * backward._infinite_loss(rounding)

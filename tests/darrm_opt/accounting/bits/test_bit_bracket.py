@@ -1,4 +1,4 @@
-"""The bracket around the exact account of bits: the outer region is a proof, the inner one is attained, and they agree."""
+"""Bounds on the exact account of bits: the outer region is proved, the inner one is attained, and they agree."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from darrm_opt.priors import upper_half
 
 
 @for_each(("seed", "queries"), [*product(range(8), (1, 2)), *product(range(3), (3,))])
-def test_outer_and_attained_against_every_strategy(seed: int, queries: int) -> None:
+def test_the_outer_and_the_attained_total_enclose_that_of_all_strategies(seed: int, queries: int) -> None:
     rng = np.random.default_rng(seed)
     K, affected = int(rng.integers(2, 5)), int(rng.integers(1, 3))
     gamma = NoiseFunction.from_upper_half(rng.uniform(0, 1, (K + 1) // 2), K)
@@ -43,7 +43,7 @@ def test_outer_and_attained_against_every_strategy(seed: int, queries: int) -> N
     inner = inner_region([[float(p), float(q)] for p, q in pairs])
     for delta in (1e-6, 1e-3, 0.05):
         attained = attained_epsilon([(inner, queries)], delta)
-        if 0 < attained < 500:  # every smaller ε shows more than δ
+        if 0 < attained < 500:  # at every smaller ε some strategy exceeds δ
             assert adaptive_bits_delta(shown, attained * (1 - 1e-9)) >= Fraction(delta)
         if attained < math.inf:
             assert adaptive_bits_delta(shown, min(attained, 500) * 1.002 + 1e-4) <= Fraction(delta)
@@ -51,9 +51,7 @@ def test_outer_and_attained_against_every_strategy(seed: int, queries: int) -> N
 
 @for_each("epsilon", [700.0, 709.0, 720.0, 735.0, 740.0, 743.0, 744.4, 760.0])
 @for_each("delta", [0.0, 1e-3, 1.0 - 2.0**-53])
-def test_the_vertex_of_a_region_is_outside_the_exact_one_down_to_the_least_doubles(
-    epsilon: float, delta: float
-) -> None:
+def test_the_vertices_of_a_region_enclose_the_exact_one_down_to_the_least_doubles(epsilon: float, delta: float) -> None:
     [p, rest_of_p, q, rest_of_q] = min(privacy_region(Privacy(epsilon, delta)).moves.tolist(), key=lambda move: move[1])
     with localcontext(prec=60):
         grown = Decimal(epsilon).exp()
@@ -71,7 +69,7 @@ def test_the_vertex_of_a_region_is_outside_the_exact_one_down_to_the_least_doubl
         (101, 2.0, 5, GaussianNoise.of_sigma(5.0)),
         (61, 0.3, 61, LaplaceNoise(20)),
         (401, math.inf, 1, GaussianNoise.of_sigma(50.0)),  # more vertices than lines
-        (401, math.inf, 1, GaussianNoise.of_sigma(400.0)),  # hardly any loss
+        (401, math.inf, 1, GaussianNoise.of_sigma(400.0)),  # almost no loss
         (201, math.inf, 3, LaplaceNoise(30)),
     ],
 )
@@ -84,7 +82,7 @@ def test_regions_of_smooth_noise_agree(K: int, epsilon: float, affected: int, no
         assert total * (1 - 2 * TOLERANCE) <= attained <= total
 
 
-def test_a_tolerance_is_kept_and_never_unsound() -> None:
+def test_a_profile_meets_its_tolerance_and_is_sound() -> None:
     gamma, problem = noise_function(51, GaussianNoise.of_sigma(9.0)), Problem(51, Privacy(0.8), Privacy(1.0), 3)
     profiles = [release_profile(gamma, problem, tolerance=tolerance) for tolerance in (1e-1, 1e-2, 1e-3, 1e-5)]
     totals = [compose_bits([(profile.outer, 20)], points=8001).epsilon(1e-5) for profile in profiles]
@@ -95,7 +93,7 @@ def test_a_tolerance_is_kept_and_never_unsound() -> None:
 
 
 def test_smooth_noise_has_a_tight_account() -> None:
-    """K = 101, ε = 1, one voter affected: lines spent from the low end once made 1.10 of it."""
+    """K = 101, ε = 1, one voter affected: lines chosen from the low end once gave 1.10."""
     release = Release(noise_function(101, GaussianNoise.of_sigma(20.0)), Problem(101, Privacy(1.0), Privacy(1.0), 1))
     total = total_privacy(release, 50, 1e-5, fresh=True)
     assert total.totals["bits"].epsilon == pytest.approx(0.675, abs=1e-3)
@@ -108,7 +106,7 @@ def test_smooth_noise_has_a_tight_account() -> None:
 def test_noisy_votes_of_many_voters_keep_their_utility(
     noise: Callable[[float], VoteNoise], parameter: float, kept: float
 ) -> None:
-    """K = 201, not private, one voter affected, 50 releases within (1, 1e-5): rows once shown at 0.793 and 0.814."""
+    """K = 201, not private, one voter affected, 50 releases within (1, 1e-5); once 0.793 and 0.814."""
     problem = Problem(201, Privacy(math.inf), Privacy(1.0), 1)
     useful = as_objective("rectangular").linear_goal(201).utility
 
@@ -123,7 +121,7 @@ def test_noisy_votes_of_many_voters_keep_their_utility(
     assert 0.998 * found.cost <= attained <= found.cost
 
 
-def test_the_lower_bound_is_reported_and_below_every_account() -> None:
+def test_the_reported_lower_bound_is_below_every_account() -> None:
     one = Release(noise_function(11, GaussianNoise.of_sigma(4.0)), Problem(11, Privacy(0.5), Privacy(2.0), 2))
     two = Release(noise_function(11, LaplaceNoise(5)), Problem(11, Privacy(0.5), Privacy(1.0), 2))
     for total in (

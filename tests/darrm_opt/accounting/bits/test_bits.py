@@ -1,4 +1,4 @@
-"""Adaptive single-bit releases: against exact recursion, against every adaptive strategy, by their relatives."""
+"""Adaptive releases of one bit: against exact recursion, all adaptive strategies and related accounts."""
 
 from __future__ import annotations
 
@@ -53,28 +53,28 @@ def of_tree(choice: tuple[Pair, ...], depth: int, total_epsilon: float) -> Fract
 
 
 @for_each(("event", "k"), [*product(EVENTS, (1, 2, 3)), (EVENTS[0], 5)])
-def test_grid_is_the_exact_recursion_from_above(event: Privacy, k: int) -> None:
+def test_the_grid_is_just_above_the_exact_recursion(event: Privacy, k: int) -> None:
     total = compose_bits([(privacy_region(event), k)])
     for epsilon in TOTALS:
         exact = adaptive_bits_delta([polygon(event)] * k, epsilon)
-        # V has kinks, and slopes of at most 1 in log x: a chord costs less than the grid's spacing.
+        # V has slopes of at most 1 in log x: a chord costs less than the spacing of the grid.
         assert exact <= Fraction(total.delta(epsilon)) <= exact + k * Fraction(total.step)
 
 
-def test_recursion_is_the_best_of_all_strategies() -> None:
-    """Every adaptive choice of vertices for three releases, all outcomes enumerated: 3⁷ strategies."""
+def test_the_recursion_is_the_worst_of_all_strategies() -> None:
+    """All adaptive choices of vertices for three releases: 3⁷ strategies."""
     corners = polygon(EVENTS[0])
     best = max(of_tree(choice, 3, 0.4) for choice in product(corners, repeat=7))
     assert best == adaptive_bits_delta([corners] * 3, 0.4)
 
 
-def test_without_delta_it_is_the_optimal_composition() -> None:
+def test_at_delta_0_it_is_the_optimal_composition() -> None:
     for epsilon, k in [(0.1, 50), (1.0, 20), (0.2676, 100)]:
         found = compose_bits([(privacy_region(Privacy(epsilon)), k)]).epsilon(1e-3)
         assert found == pytest.approx(optimal_composition(epsilon, 0.0, k, 1e-3).epsilon, rel=1e-9)
 
 
-def test_one_line_of_a_profile_is_the_polygon() -> None:
+def test_the_region_of_one_line_is_the_polygon() -> None:
     for event in EVENTS:
         outer = compose_bits([(outer_region([math.exp(event.epsilon)], [event.delta]), 4)])
         exact = compose_bits([(privacy_region(event), 4)])
@@ -84,8 +84,8 @@ def test_one_line_of_a_profile_is_the_polygon() -> None:
 
 @settings(max_examples=25)
 @given(st.integers(0, 2**32 - 1))
-def test_outer_contains_what_its_lines_allow_and_inner_lies_within(seed: int) -> None:
-    """Pairs of random mechanisms: their profile's lines give an outer region, they themselves an inner one."""
+def test_the_region_is_between_the_inner_and_the_outer_one(seed: int) -> None:
+    """Pairs of random mechanisms: lines of their profile give an outer region, the pairs an inner one."""
     generator = np.random.default_rng(seed)
     p = generator.uniform(0, 1, 6)
     q = np.clip(p * generator.uniform(0.6, 1.6, 6) + generator.uniform(-0.02, 0.02, 6), 0, 1)
@@ -108,8 +108,8 @@ def test_outer_contains_what_its_lines_allow_and_inner_lies_within(seed: int) ->
     assert not inside.guaranteed
 
 
-def test_order_matters_to_the_adversary_and_any_order_covers_both() -> None:
-    """Choices are worth more after a bit than before it: randomised response first, the leaky kind second."""
+def test_the_order_matters_and_any_order_covers_all() -> None:
+    """The adversary gains more with randomised response first and the leaky kind second."""
     plain, leaky = Privacy(1.0), Privacy(0.3, 0.1)
     first, second = [polygon(plain), polygon(leaky)], [polygon(leaky), polygon(plain)]
     exact = [adaptive_bits_delta(order, 0.5) for order in (first, second)]
@@ -124,7 +124,7 @@ def test_order_matters_to_the_adversary_and_any_order_covers_both() -> None:
 
 
 def test_an_order_chosen_bit_by_bit_is_covered() -> None:
-    """Three releases of two kinds: the exact game where the adversary also picks which kind comes next."""
+    """Four releases of two kinds: the exact game in which the adversary also chooses the next kind."""
     kinds = [polygon(Privacy(1.0)), polygon(Privacy(0.3, 0.1))]
 
     def worst(left: tuple[int, int], a: Fraction, b: Fraction) -> Fraction:
@@ -143,13 +143,13 @@ def test_an_order_chosen_bit_by_bit_is_covered() -> None:
         assert exact <= Fraction(found.delta(epsilon)) <= exact + Fraction(1, 10**6)
 
 
-def test_errors() -> None:
+def test_invalid_arguments_and_long_recursions_are_refused() -> None:
     region = privacy_region(Privacy(0.3, 1e-3))
     with pytest.raises(TooMuchWork, match=r"Use optimal_composition\(\) or a PLD"):
         compose_bits([(region, 10**6)])
     with pytest.raises(TooMuchWork, match="exact adaptive composition of single bits"):
         compose_bits_any_order([(region, 1000), (region, 1000)])
-    with pytest.raises(TooMuchWork, match="inf updates"):  # more states than a double can say
+    with pytest.raises(TooMuchWork, match="inf updates"):  # more states than a double can count
         compose_bits_any_order([(region, 10**9)] * 40)
     with pytest.raises(DeltaTooSmall, match="probability of an infinite loss"):
         compose_bits([(region, 10)]).epsilon(1e-3)
@@ -164,7 +164,7 @@ def test_errors() -> None:
         compose_bits([(Privacy(0.3), 1)])  # type: ignore[list-item]
 
 
-def test_regions_without_privacy_are_rejected() -> None:
+def test_a_region_without_privacy_is_refused() -> None:
     with refused("epsilon"):
         privacy_region(Privacy(math.inf))
 
@@ -172,7 +172,7 @@ def test_regions_without_privacy_are_rejected() -> None:
 CURVE = BitTotal(0.5, np.array([0.5, 0.2, 0.1]), guaranteed=True)
 
 
-def test_between_grid_points_a_total_is_the_chord_in_the_odds() -> None:
+def test_between_grid_points_delta_is_linear_in_the_odds() -> None:
     for epsilon, exact in ((0.0, 0.5), (0.5, 0.2), (1.0, 0.1), (7.0, 0.1), (math.inf, 0.1)):
         assert hardly_above(CURVE.delta(epsilon), exact), epsilon
     for cell, (left, right) in enumerate([(0.5, 0.2), (0.2, 0.1)]):
@@ -217,7 +217,7 @@ def test_the_work_of_a_recursion_is_bounded(monkeypatch: pytest.MonkeyPatch) -> 
         compose_bits_any_order([(region, 3), (other, 2)], points=11)
 
 
-def test_releases_that_are_not_made_cost_nothing() -> None:
+def test_zero_releases_cost_nothing() -> None:
     region = privacy_region(Privacy(0.3))
     assert compose_bits([(region, 0)], points=3).epsilon(0.0) == 0.0
     assert not compose_bits([(region, 1)], points=3).values.flags.writeable

@@ -1,4 +1,4 @@
-"""Regions of the pairs that one bit can show: their vertices by the definition of a hull, in fractions, rounded the right way."""
+"""Regions of the pairs of one bit: vertices by the definition of a hull, in fractions, rounded in the right direction."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Point = tuple[Fraction, Fraction]
 
 
 def hull_of(pairs: list[Point]) -> set[Point]:
-    """Return the vertices (p, q) of the upper hull with all mirror images: those under no chord of two others."""
+    """Return the vertices (p, q) of the upper hull with all mirror images: those below no chord of two others."""
     points = {each for p, q in pairs for each in ((p, q), (1 - q, 1 - p), (q, p), (1 - p, 1 - q))}
     points |= {(Fraction(0), Fraction(0)), (Fraction(1), Fraction(1))}
 
@@ -98,11 +98,11 @@ def test_a_spanned_region_is_the_hull_of_all_mirror_images(seed: int) -> None:
                 assert found == pytest.approx(float(exact), rel=1e-15)
     hull = upper_hull(np.array(pairs, dtype=np.float64)).tolist()
     found = {(Fraction(p).limit_denominator(12), Fraction(q).limit_denominator(12)) for p, q in hull}
-    assert found >= expected  # in doubles a point on a chord may stay
+    assert found >= expected  # in doubles a point on a chord may remain
     assert all(any(abs(p - a) + abs(q - b) < 1e-9 for a, b in found) for p, q in hull)
 
 
-def test_a_hull_in_doubles_drops_what_lies_below() -> None:
+def test_a_hull_in_doubles_drops_points_below_it() -> None:
     assert upper_hull(np.array([[0.5, 0.5], [0.75, 0.25], [0.625, 0.5]])).tolist() == [
         [0.0, 0.0],
         [0.75, 0.25],
@@ -133,7 +133,7 @@ def attained(region: BitRegion, slope: Fraction) -> Fraction:
 
 
 @for_each("seed", range(20))
-def test_an_outer_region_attains_each_bound_that_matters_and_exceeds_none(seed: int) -> None:
+def test_an_outer_region_attains_each_tight_bound_and_exceeds_none(seed: int) -> None:
     draw = random.Random(seed)
     slopes = sorted(1 + draw.random() * 4 ** draw.randrange(4) for _ in range(1 + seed % 5))
     deltas = [draw.randrange(9) / 16 for _ in slopes]
@@ -141,7 +141,7 @@ def test_an_outer_region_attains_each_bound_that_matters_and_exceeds_none(seed: 
     assert region.guaranteed
     for slope, delta in zip(slopes, deltas, strict=True):
         assert attained(region, Fraction(slope)) <= Fraction(delta) + Fraction(1, 10**14) * Fraction(slope)
-    for row in region.moves.tolist():  # every vertex touches two bounds: p = 1, q = 0, a line or its mirror image
+    for row in region.moves.tolist():  # two bounds are tight at every vertex: p = 1, q = 0, a line or its mirror image
         p, q = Fraction(row[0]), Fraction(row[2])
         gaps = [1 - p, q]
         for c, least in zip(map(Fraction, slopes), map(Fraction, deltas), strict=True):
@@ -152,7 +152,7 @@ def test_an_outer_region_attains_each_bound_that_matters_and_exceeds_none(seed: 
     assert any(row[2] == 0.0 for row in region.moves.tolist())
 
 
-def test_bounds_of_an_outer_region_are_checked() -> None:
+def test_invalid_bounds_of_an_outer_region_are_refused() -> None:
     assert outer_region([1.0], [1.0]).moves.shape[0] >= 1
     for slopes in ([math.inf], [0.99], [math.nan]):
         with refused("slopes"):
@@ -169,7 +169,7 @@ def test_bounds_of_an_outer_region_are_checked() -> None:
 
 @for_each("seed", range(40))
 def test_the_hull_in_doubles_has_the_vertices_of_the_one_in_fractions(seed: int) -> None:
-    """Of pairs in sixty-fourths, whose products no double rounds."""
+    """For pairs in sixty-fourths, whose products are exact in doubles."""
     pairs = np.random.default_rng((seed, 45)).integers(0, 65, (8, 2)) / 64
     exact = spanned_region([(Fraction(p), Fraction(q)) for p, q in pairs.tolist()])
     found = upper_hull(pairs).tolist()
@@ -210,7 +210,7 @@ def test_laws_and_divergences_are_those_in_fractions(queries: int, pair: tuple[f
 
 @pytest.fixture
 def border(monkeypatch: pytest.MonkeyPatch) -> Callable[[Border], list[Array]]:
-    """Make pairs cost D where p is on a border p = f(q), and return the q at which that is asked."""
+    """Replace the cost of pairs by 0.01 + p − f(q), and return the list of all q evaluated."""
 
     def of(f: Border) -> list[Array]:
         asked: list[Array] = []
@@ -236,7 +236,7 @@ def two_lines(q: Array) -> Array:
 
 
 @pytest.mark.parametrize("tilt", [0.0, 0.5, 1.0])
-def test_lines_touch_the_border_and_lie_above_it(border: Callable[[Border], list[Array]], tilt: float) -> None:
+def test_lines_are_tangents_above_the_border(border: Callable[[Border], list[Array]], tilt: float) -> None:
     asked = border(two_lines)
     lines = region_lines(9, TOTAL, tilt=tilt)
     (q, *others) = asked
@@ -262,7 +262,7 @@ def test_lines_touch_the_border_and_lie_above_it(border: Callable[[Border], list
         assert lines == region_lines(9, TOTAL)
 
 
-def test_as_many_lines_as_asked_for_and_both_ends(border: Callable[[Border], list[Array]]) -> None:
+def test_the_requested_number_of_lines_includes_both_ends(border: Callable[[Border], list[Array]]) -> None:
     border(lambda q: (np.sqrt(1 + 8 * q) - 1 + 2 * q) / 4 + 0.1 * (1 - q) * q)
     every = region_lines(9, TOTAL, lines=1000)
     assert len(every) > 24
@@ -274,19 +274,19 @@ def test_as_many_lines_as_asked_for_and_both_ends(border: Callable[[Border], lis
     assert region_lines(9, TOTAL) == region_lines(9, TOTAL, lines=MAX_LINES)
 
 
-def test_slopes_and_deltas_have_limits(border: Callable[[Border], list[Array]]) -> None:
+def test_slopes_and_deltas_are_limited(border: Callable[[Border], list[Array]]) -> None:
     border(lambda q: np.minimum(1.0, 0.1 + 1e20 * q))
     assert max(line.epsilon for line in region_lines(9, TOTAL)) == pytest.approx(30.0, rel=1e-12)
     border(np.ones_like)
     assert region_lines(9, TOTAL) == [Privacy(0.0, 1 - 1e-9)]
 
 
-def test_one_release_is_its_own_line() -> None:
+def test_the_line_of_one_release_is_its_total() -> None:
     assert region_lines(1, TOTAL) == [TOTAL]
     assert region_lines(1, TOTAL, 3, 1.0) == [TOTAL]
 
 
-def test_lines_of_a_sequence_hold_for_every_pair_within_the_total() -> None:
+def test_lines_of_a_sequence_hold_for_all_pairs_within_the_total() -> None:
     lines = region_lines(4, Privacy(0.8, 1e-3))
     for p, q in np.random.default_rng(5).random((400, 2)):
         middle = np.array([q + (p - q) / 16]), np.array([q])

@@ -1,4 +1,4 @@
-"""Closed-form composition: the paper's printed numbers, and above the formula in sixty digits, hardly."""
+"""Closed-form composition: the paper's printed numbers, and the formula in sixty digits, just below."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from darrm_opt.problem import Privacy
 ROWS = list(csv.DictReader((DATA / "paper_tables.csv").read_text(encoding="utf-8").splitlines()))
 
 
-DIGITS = 200  # holds each double below, and its small multiples, exactly
+DIGITS = 200  # holds the doubles below and their small multiples exactly
 
 
 def rows(table: str) -> list[tuple[str, dict[str, Any], str, int]]:
@@ -95,7 +95,7 @@ def test_voters_without_privacy_have_no_guarantee() -> None:
     assert kov_composition(1.0, 0.9, 1000, 0.0) == Privacy(math.inf)
 
 
-def test_bad_input_is_named() -> None:
+def test_invalid_arguments_are_refused() -> None:
     valid = {"epsilon": 0.1, "delta": 0.0, "k": 2, "slack": 0.1}
     refuses(kov_composition, valid, epsilon=[-1.0], delta=[1.0], k=[0, 2**60, 2.0], slack=[1.0, math.nan, "much"])
 
@@ -114,7 +114,7 @@ ERRORS = {
 }
 
 
-def test_accounts_that_do_not_apply_are_reported_and_skipped() -> None:
+def test_inapplicable_accounts_are_reported_and_skipped() -> None:
     accounts = {name: (lambda error=error: failing(error)) for name, error in ERRORS.items()}
     totals, errors = evaluate({**accounts, "sum": lambda: Privacy(3.0, 0.1), "best": lambda: Privacy(2.0, 0.1)})
     assert totals == {"sum": Privacy(3.0, 0.1), "best": Privacy(2.0, 0.1)}
@@ -169,9 +169,7 @@ def kept(counts: dict[Privacy, int]) -> Decimal:
 
 @for_each("slack", SLACKS)
 @for_each("counts", SEQUENCES)
-def test_sequences_have_the_three_branches_and_the_delta_of_the_formula(
-    counts: dict[Privacy, int], slack: float
-) -> None:
+def test_sequences_have_the_branches_and_the_delta_of_the_formula(counts: dict[Privacy, int], slack: float) -> None:
     exact, delta = branches(counts, slack), 1 - (1 - Decimal(slack)) * kept(counts)
     assert all(hardly_above(*pair) for pair in zip(kov_branches(counts, slack), exact, strict=True))
     assert hardly_above(kov_delta(counts, slack), delta)
@@ -179,7 +177,7 @@ def test_sequences_have_the_three_branches_and_the_delta_of_the_formula(
 
 
 @for_each("counts", SEQUENCES)
-def test_all_of_a_total_delta_that_leaks_leave_is_slack(counts: dict[Privacy, int]) -> None:
+def test_the_rest_of_a_total_delta_after_leaks_is_slack(counts: dict[Privacy, int]) -> None:
     floor = 1 - kept(counts)
     assert kov_composition_at_delta(counts, kov_delta(counts, 0)).epsilon == kov_branches(counts, 1.0)[0]
     for share in (1e-9, 1e-3, 0.5, 0.99):
@@ -195,7 +193,7 @@ def test_all_of_a_total_delta_that_leaks_leave_is_slack(counts: dict[Privacy, in
             kov_composition_at_delta(counts, float(floor) * (1 - 1e-12))
 
 
-def test_the_largest_number_of_mechanisms_is_that_of_whole_doubles() -> None:
+def test_the_largest_number_of_mechanisms_is_that_of_exact_doubles() -> None:
     assert MAX_MECHANISMS == 2**53
     assert basic_composition(2.0**-60, 0.0, 2**53).epsilon == 2.0**-7
     for wrong in (2**53 + 1, 0):
@@ -203,13 +201,13 @@ def test_the_largest_number_of_mechanisms_is_that_of_whole_doubles() -> None:
             kov_composition(0.1, 0.0, wrong, 0.1)
 
 
-def test_rounding_covers_what_its_derivation_counts() -> None:
+def test_the_charge_for_rounding_covers_its_derivation() -> None:
     """A sum, two roots, a logarithm and a sum of sums of 6 operations each."""
     assert closed_forms.BRANCH_ULPS >= 2 * (6 + 5) * 2
 
 
 @for_each("slack", [0.0, 1.0 + 1e-15, -1e-9, math.nan, "much", True])
-def test_a_slack_of_a_sequence_is_above_0_and_at_most_1(slack: Any) -> None:
+def test_the_slack_of_a_sequence_is_above_0_and_at_most_1(slack: Any) -> None:
     with refused("slack"):
         kov_branches({Privacy(0.1): 2}, slack)
 
@@ -225,7 +223,7 @@ def test_the_closed_form_of_one_kind_is_the_least_branch() -> None:
     assert kov_composition(0.1, 0.5, 2000, 0.1) == Privacy(math.inf)  # δ rounds to 1
 
 
-def test_a_slack_of_the_closed_form_may_be_0_and_not_1() -> None:
+def test_the_slack_of_the_closed_form_is_at_least_0_and_below_1() -> None:
     assert kov_composition(0.1, 0.0, 2, 0) == basic_composition(0.1, 0.0, 2)
     assert kov_composition(0.01, 0.0, 10**6, 1 - 1e-9).epsilon < 10**4
     for wrong in (1.0, -1e-300):
@@ -235,7 +233,7 @@ def test_a_slack_of_the_closed_form_may_be_0_and_not_1() -> None:
 
 @for_each("kept_log", [0.0, -1e-9, -0.3, -20.0])
 @for_each("pure", [1e-300, 1e-9, 0.4, 1.0])
-def test_a_leak_and_what_is_lost_without_one_add_up_rounded_up(kept_log: float, pure: float) -> None:
+def test_a_leak_and_the_loss_without_it_add_up_rounded_up(kept_log: float, pure: float) -> None:
     for floor in (0.0, 1e-5, 0.5):
         exact = min(Decimal(1), Decimal(floor) + Decimal(kept_log).exp() * Decimal(pure))
         assert exact <= Decimal(add_leak(floor, kept_log, pure)) <= exact * (1 + CLOSE)

@@ -1,4 +1,4 @@
-"""Every composition bound against the exact optimum, over one grid of (ε, δ, k, δ′): sound, or under a name that says not."""
+"""Every composition bound against the exact optimum, over a grid of (ε, δ, k, δ′): sound, or named as unsound."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DELTAS = [0.0, 1e-10, 1e-5, 1e-2]
 COUNTS = [1, 2, 7, 50, 1000]
 SLACKS = [1e-15, 1e-6, 1e-3, 1e-1]
 GRID = list(product(EPSILONS, DELTAS, COUNTS, SLACKS))
-ROUNDED = 1 - 1e-9  # the reference itself is rounded up by less than this
+ROUNDED = 1 - 1e-9  # the reference is rounded up by less than this
 
 
 def totals(epsilon: float, delta: float, k: int, slack: float) -> dict[str, Privacy]:
@@ -62,14 +62,14 @@ def test_sound_bounds_are_never_below_the_optimum() -> None:
 
 
 def test_no_bound_is_below_the_leak_floor() -> None:
-    """The leak mechanism, simulated exactly: whoever claims less than 1 − (1−δ)^k is wrong."""
+    """The mechanism that leaks with probability δ attains 1 − (1−δ)^k."""
     for point in GRID:
         floor = least_possible_delta(*point[1:3])
         assert all(total.delta >= floor for total in totals(*point).values() if total.epsilon < math.inf)
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "k"), [(0.2676, 3e-4, 50), (1.0, 1e-5, 20), (0.05, 0.0, 300)])
-def test_the_optimum_is_the_least_and_the_pld_and_bits_agree(epsilon: float, delta: float, k: int) -> None:
+def test_the_optimum_is_the_least_bound_and_agrees_with_pld_and_bits(epsilon: float, delta: float, k: int) -> None:
     total_delta = kov_delta({Privacy(epsilon, delta): k}, 1e-4)
     best = optimal_composition(epsilon, delta, k, total_delta).epsilon
     assert best <= pld_composition(epsilon, delta, k, total_delta).privacy.epsilon <= best + 1e-4
@@ -80,7 +80,7 @@ def test_the_optimum_is_the_least_and_the_pld_and_bits_agree(epsilon: float, del
 
 
 def test_printed_theorems_fail_on_the_same_grid() -> None:
-    """I, II and V are exposed under `reproduction` only: the grid refutes each of them."""
+    """Theorems I, II and V, for reproduction only: the grid refutes each of them."""
     failures = dict.fromkeys(("i", "ii", "v"), 0)
     for epsilon, delta, k, slack in product([0.2676, 1.0, math.log(3)], [1e-5, 1e-3], [50, 1000], [1e-15, 1e-6]):
         events = {Privacy(epsilon, delta): k}
@@ -90,7 +90,7 @@ def test_printed_theorems_fail_on_the_same_grid() -> None:
     assert min(failures.values()) >= 5
 
 
-def test_different_parts_are_sound_in_every_order() -> None:
+def test_sequences_are_sound_in_every_order() -> None:
     events = [Privacy(0.1, 1e-6), Privacy(0.5, 1e-3), Privacy(0.02)] * 5
     for slack in SLACKS:
         total = kov_composition_at_delta(events, kov_delta(events, slack))
@@ -98,7 +98,7 @@ def test_different_parts_are_sound_in_every_order() -> None:
         assert kov_composition_at_delta(events[::-1], total.delta) == total
 
 
-def test_best_slack_uses_all_that_is_left() -> None:
+def test_the_best_slack_uses_all_of_the_rest() -> None:
     events = [Privacy(0.2676, 3e-4)] * 50
     best = kov_composition_at_delta(events, 0.015)
     assert best.delta == 0.015

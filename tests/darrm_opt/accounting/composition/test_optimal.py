@@ -1,4 +1,4 @@
-"""The exact optimal composition: against enumeration of all outcomes in rationals, by its relatives, at its extremes."""
+"""The exact optimal composition: against enumeration in fractions, related functions and extremes."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from darrm_opt.search import least_fitting
 EPSILONS = [1e-9, 1e-3, 0.1, 0.2676, 1.0, 3.0, 50.0]
 DELTAS = [0.0, 1e-12, 3e-4, 0.05]
 CLOSE = Fraction(1, 10**12)
-"""How far above the exact value a rounded answer may be, relative, for the small k enumerated here."""
+"""Largest relative excess of a rounded answer over the exact value, for the small k enumerated here."""
 
 ORACLE = Fraction(1, 10**60)
-"""What the oracle's e^ε may be off by: at E = kε and δ = 0 the exact answer is 0 and the oracle's is not."""
+"""Error of the oracle's e^ε: at E = kε and δ = 0 the exact answer is 0 and the oracle's is not."""
 
 
 def just_above(value: float, exact: Fraction, total: float) -> bool:
-    """Return whether ``value`` ≥ exact, and by no more than the rounding of losses of size ``total`` explains."""
+    """Return whether ``value`` ≥ exact, within the rounding of losses of size ``total``."""
     return exact - ORACLE <= Fraction(value) <= exact * (1 + CLOSE) + Fraction(1 + total) / 10**15
 
 
@@ -61,7 +61,7 @@ def test_delta_is_the_enumerated_one_rounded_up(epsilon: float, delta: float) ->
 
 @for_each("epsilon", EPSILONS)
 @for_each("delta", DELTAS)
-def test_epsilon_holds_in_exact_arithmetic_and_little_less_does_not(epsilon: float, delta: float) -> None:
+def test_epsilon_holds_in_exact_arithmetic_and_a_little_less_does_not(epsilon: float, delta: float) -> None:
     for k in (1, 2, 4):
         outcomes = [worst_mechanism(Privacy(epsilon, delta))] * k
         floor = least_possible_delta(delta, k)
@@ -96,7 +96,7 @@ def test_sequences_are_the_enumerated_ones_in_every_order(events: list[Privacy])
 
 @for_each("delta", [1e-300, 1e-30, 1e-12, 3e-4, 0.5, 0.999, 1 - 2.0**-53])
 @for_each("k", [0, 1, 2, 63, 65, 200])
-def test_leak_floor_is_the_least_double_above(delta: float, k: int) -> None:
+def test_the_leak_floor_is_the_least_double_above(delta: float, k: int) -> None:
     exact = 1 - (1 - Fraction(delta)) ** k
     floor = least_possible_delta(delta, k)
     assert Fraction(floor) >= exact
@@ -104,7 +104,7 @@ def test_leak_floor_is_the_least_double_above(delta: float, k: int) -> None:
         assert Fraction(math.nextafter(floor, 0.0)) < exact
 
 
-def test_leak_floor_of_one_mechanism_is_its_delta() -> None:
+def test_the_leak_floor_of_one_mechanism_is_its_delta() -> None:
     for delta in (1e-300, 3e-4, 0.1, 1 - 2.0**-53):
         assert least_possible_delta(delta, 1) == pytest.approx(delta, rel=1e-15, abs=0)
     assert least_possible_delta(3e-4, 1) == 3e-4
@@ -114,13 +114,13 @@ def test_leak_floor_of_one_mechanism_is_its_delta() -> None:
     )
 
 
-def test_nothing_run_costs_nothing() -> None:
+def test_no_mechanism_costs_nothing() -> None:
     assert optimal_composition(0.3, 1e-3, 0, 0.0) == Privacy(0.0, 0.0)
     assert optimal_delta(0.3, 1e-3, 0, 0.0) == 0.0
     assert optimal_composition(0.0, 1e-3, 5, 0.1).epsilon == 0.0
 
 
-def test_below_the_leak_floor_is_refused_with_the_floor() -> None:
+def test_a_delta_below_the_leak_floor_is_refused_with_the_floor() -> None:
     with pytest.raises(
         DeltaTooSmall, match=r"no finite epsilon exists at delta = 0\.004.*Raise the total delta"
     ) as caught:
@@ -136,7 +136,7 @@ def test_too_many_different_events_are_refused() -> None:
         optimal_delta_of_sequence({Privacy(0.1 + i / 100): 30 for i in range(8)}, 1.0)
 
 
-def test_bad_input_is_named() -> None:
+def test_invalid_arguments_are_refused() -> None:
     for account in (optimal_composition, optimal_delta):
         ask: Any = lambda epsilon, delta, k, account=account: account(epsilon, delta, k, 0.1)  # noqa: E731
         valid = {"epsilon": 0.1, "delta": 0.0, "k": 3}
@@ -147,7 +147,7 @@ def test_bad_input_is_named() -> None:
 
 
 @for_each("guess", [None, 1e-300, 0.5, 2.0, 2.0 + 1e-12, 2.0 - 1e-12, 2.5, 3.0, 4.0, math.inf, math.nan])
-def test_a_guess_saves_steps_and_changes_nothing(guess: float | None) -> None:
+def test_a_guess_saves_steps_and_does_not_change_the_result(guess: float | None) -> None:
     tried: list[float] = []
 
     def delta(epsilon: float) -> float:
@@ -162,7 +162,7 @@ def test_a_guess_saves_steps_and_changes_nothing(guess: float | None) -> None:
 
 
 @pytest.mark.parametrize("total", [1e-12, 1e-5, 0.3])
-def test_secants_save_steps_and_the_bisection_finds_the_same(total: float) -> None:
+def test_secants_save_steps_and_find_the_result_of_bisection(total: float) -> None:
     tried: list[float] = []
 
     def delta(epsilon: float) -> float:
@@ -174,14 +174,14 @@ def test_secants_save_steps_and_the_bisection_finds_the_same(total: float) -> No
     assert found == least_fitting(lambda epsilon: delta(epsilon) <= total, 0.0, 40.0)
 
 
-def test_what_is_returned_was_evaluated_where_delta_is_not_monotone() -> None:
+def test_if_delta_is_not_monotone_the_result_was_evaluated() -> None:
     def delta(epsilon: float) -> float:
         return 0.5 if epsilon < 1 or 1.5 < epsilon < 2.9 else 0.0
 
     assert delta(least_epsilon(delta, 0.1, 3.0)) <= 0.1
 
 
-def test_no_search_where_nothing_is_needed() -> None:
+def test_there_is_no_search_if_epsilon_0_suffices() -> None:
     tried: list[float] = []
 
     def delta(epsilon: float) -> float:
@@ -192,8 +192,8 @@ def test_no_search_where_nothing_is_needed() -> None:
     assert tried == [0.0]
 
 
-def test_at_the_sum_of_all_epsilons_only_a_leak_is_left() -> None:
-    """Exactly: no room for rounding is charged where no loss is larger."""
+def test_at_the_sum_of_all_epsilons_delta_is_the_leak() -> None:
+    """Exactly: no rounding is charged if no loss is larger."""
     for total in (2.0, 3.0, math.inf):
         assert optimal_delta(0.5, 1e-3, 4, total) == least_possible_delta(1e-3, 4)
         events = {Privacy(0.5, 1e-3): 2, Privacy(0.25, 1e-4): 4}
@@ -201,11 +201,11 @@ def test_at_the_sum_of_all_epsilons_only_a_leak_is_left() -> None:
     assert optimal_delta(0.5, 1e-3, 4, math.nextafter(2.0, 0.0)) > least_possible_delta(1e-3, 4)
 
 
-def test_no_leak_is_more_than_certain() -> None:
+def test_a_leak_is_at_most_certain() -> None:
     assert least_possible_delta_of_sequence([(0.5, 5000), (1e-31, 10)]) == 1.0
 
 
-def test_losses_of_classes_together_cover_their_products_and_sums() -> None:
+def test_joint_losses_cover_the_products_and_sums_of_two_kinds() -> None:
     classes = {Privacy(0.1): 3, Privacy(0.7): 4}
     one, two = response_losses(0.1, 3), response_losses(0.7, 4)
     both = sequence_losses(classes)
@@ -235,7 +235,7 @@ def test_the_excess_of_a_loss_is_charged_for_its_rounding() -> None:
     assert Losses(np.array([800.0]), certain, 0.5, 0.0).delta(0.0) == 1.0  # a δ is a probability
 
 
-def test_what_classes_leave_out_adds_up() -> None:
+def test_omitted_masses_add_up() -> None:
     one, two = response_losses(40.0, 100), response_losses(50.0, 100)
     assert 0 < one.missing == two.missing == 200 * NEGLIGIBLE
     both = sequence_losses({Privacy(40.0): 100, Privacy(50.0): 100})
@@ -243,7 +243,7 @@ def test_what_classes_leave_out_adds_up() -> None:
     assert exact <= Fraction(both.missing) <= exact * 2
 
 
-def test_the_number_of_terms_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_terms_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     events = {Privacy(0.11): 3, Privacy(0.13): 4}
     monkeypatch.setattr(optimal, "MAX_TERMS", 4 * 5 - 1)
     with pytest.raises(TooMuchWork, match="more than 19 terms"):
@@ -252,7 +252,7 @@ def test_the_number_of_terms_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
     assert 0 < optimal_delta_of_sequence(events, 0.1) < 1
 
 
-def test_an_epsilon_is_asked_for_at_a_probability() -> None:
+def test_delta_must_be_a_probability_above_the_floor() -> None:
     for wrong in (1.0, -0.1, "0.2"):
         with refused("delta"):
             epsilon_at_delta(lambda epsilon: 0.0 * epsilon, wrong, 1.0, "why")  # type: ignore[arg-type]
@@ -261,7 +261,7 @@ def test_an_epsilon_is_asked_for_at_a_probability() -> None:
     assert epsilon_at_delta(lambda epsilon: max(0.2, 1 - epsilon), 0.2, 1.0, "why") == pytest.approx(0.8)
 
 
-def test_bad_totals_and_events_are_named() -> None:
+def test_invalid_totals_and_events_are_refused() -> None:
     for wrong in (-1.0, "1"):
         with refused("total_epsilon"):
             optimal_delta(0.1, 0.0, 3, wrong)  # type: ignore[arg-type]
@@ -271,7 +271,7 @@ def test_bad_totals_and_events_are_named() -> None:
         optimal_delta_of_sequence([(0.1, 0.2)], 1.0)  # type: ignore[list-item]
 
 
-def test_so_many_mechanisms_that_their_losses_do_not_fit_in_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimal, "MAX_WINDOW", 4095)
     with refused("k"):
         optimal_delta(1e-3, 0.0, 987_654, 0.5)
@@ -280,13 +280,13 @@ def test_so_many_mechanisms_that_their_losses_do_not_fit_in_memory_are_refused(m
 
 
 @for_each("log_no_leak", [-1e-3, -0.7, -30.0])
-def test_what_is_left_of_a_leak_is_charged_for_its_rounding(log_no_leak: float) -> None:
+def test_adding_a_leak_is_charged_for_its_rounding(log_no_leak: float) -> None:
     exact = exp_fraction(log_no_leak) * Fraction(0.3)
     charge = (2 * abs(log_no_leak) + 4) * ULP
     assert exact * Fraction(1 + charge) <= add_leak(0.0, log_no_leak, 0.3) <= exact * Fraction(1 + charge + 16 * ULP)
 
 
-def test_equal_parts_are_the_homogeneous_case() -> None:
+def test_a_sequence_of_equal_mechanisms_is_the_homogeneous_case() -> None:
     for epsilon, delta, k, total in [(0.3, 1e-4, 50, 0.02), (1.0, 0.0, 7, 1e-3), (0.05, 1e-6, 1000, 2e-3)]:
         assert optimal_composition_of_sequence([Privacy(epsilon, delta)] * k, total) == optimal_composition(
             epsilon, delta, k, total
@@ -296,7 +296,7 @@ def test_equal_parts_are_the_homogeneous_case() -> None:
 
 
 def test_masses_are_charged_for_their_ratios_and_their_sum() -> None:
-    """By the error of each, the error of a sum and 8 units: no less, as that is what rounding may take."""
+    """The error of each ratio, the error of a sum and 8 units, and no less."""
     losses = optimal.response_losses(0.05, 2000)
     lies = (2000 - losses.losses / 0.05) / 2
     mean_distance = float(losses.masses @ np.abs(lies - lies[np.argmax(losses.masses)]))
@@ -304,12 +304,12 @@ def test_masses_are_charged_for_their_ratios_and_their_sum() -> None:
     assert charge - 8 * ULP <= math.fsum(losses.masses) - 1 <= charge + 8 * ULP
 
 
-def test_what_is_dropped_is_charged_where_any_is() -> None:
+def test_dropped_masses_are_charged_if_there_are_any() -> None:
     assert optimal.response_losses(0.5, 10).missing == 0.0
     assert optimal.response_losses(750.0, 1).missing >= exp_fraction(-750.0)
 
 
-def test_what_does_not_run_is_no_event() -> None:
+def test_an_event_with_count_0_is_omitted() -> None:
     assert optimal.count_events({Privacy(1.0): 0, Privacy(2.0): 1}) == {Privacy(2.0): 1}
 
 
@@ -320,7 +320,7 @@ def one_loss(loss: float, mass: float, missing: float = 0.0, error: float = 0.0)
     return Losses(np.array([loss]), np.array([mass]), missing, error)
 
 
-def test_a_loss_counts_with_its_error() -> None:
+def test_the_error_of_a_loss_is_charged() -> None:
     found = one_loss(1.0, 0.5, 0.01, 0.1).delta(0.95)
     assert found == pytest.approx(0.5 * -math.expm1(-0.15) + 0.01, rel=1e-12)
     assert one_loss(1e8, 1.0).delta(1e8) == pytest.approx(2 * ULP * 2e8, rel=1e-6)  # rounding of so large a difference
@@ -329,7 +329,7 @@ def test_a_loss_counts_with_its_error() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "k"), [(0.2676, 100), (0.05, 2000)])
-def test_masses_are_above_the_binomial_ones_by_what_is_charged(epsilon: float, k: int) -> None:
+def test_masses_exceed_the_binomial_ones_by_the_charge(epsilon: float, k: int) -> None:
     """4 ulps for each step from the mode, in the mass and in the sum that it is divided by; 64 for the sum, 8 for the rest."""
     losses = response_losses(epsilon, k)
     lies = np.rint((k - losses.losses / epsilon) / 2)
@@ -347,19 +347,19 @@ def test_masses_are_above_the_binomial_ones_by_what_is_charged(epsilon: float, k
             assert float(Decimal(float(losses.masses[place])) / exact - 1) == pytest.approx(charged, rel=0.25, abs=0)
 
 
-def test_what_is_dropped_is_charged_and_nothing_else() -> None:
+def test_only_dropped_masses_are_charged() -> None:
     assert response_losses(0.3, 5).missing == 0.0
     assert response_losses(0.3, 5).masses.size == 6
     assert response_losses(400.0, 2).masses.size == 2  # the third is below e^−800
     assert response_losses(400.0, 2).missing == 4 * NEGLIGIBLE
 
 
-def test_losses_that_are_remembered_cannot_be_changed() -> None:
+def test_cached_losses_are_read_only() -> None:
     for array in (response_losses(0.3, 5).losses, response_losses(0.3, 5).masses):
         assert not array.flags.writeable
 
 
-def test_masses_fall_from_the_mode_on_through_every_block() -> None:
+def test_masses_decrease_from_the_mode_across_blocks() -> None:
     losses = response_losses(0.05, 200_000)
     assert losses.masses.size > 2 * 4096
     mode = int(np.argmax(losses.masses))

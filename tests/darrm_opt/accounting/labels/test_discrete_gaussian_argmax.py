@@ -1,6 +1,6 @@
-"""Lattice noise: each step against enumeration in forty digits, by code that shares nothing with it.
+"""Lattice noise: each step against enumeration in forty digits, by independent code.
 
-Ends of sums and of the triangle are moved inward, so that what happens there decides the result.
+Tests move the ends of sums and of the triangle inward, so that the result depends on them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def loss_term(loss: Decimal, order: float) -> Decimal:
 
 
 def divergence(p: Law, q: Law, order: float, margin: Decimal = Decimal(0)) -> Decimal:
-    """Return H_a from its definition; with losses that are off by a margin, the largest."""
+    """Return H_a from its definition; with a margin, the largest over losses within it."""
     losses = [(y / x).ln() for x, y in zip(p, q, strict=True)]
     terms = [max(loss_term(loss - margin, order), loss_term(loss + margin, order)) for loss in losses]
     return sum((x * term for x, term in zip(p, terms, strict=True)), Decimal(0))
@@ -122,7 +122,7 @@ def test_divergences_of_pairs_are_charged_for_their_rounding(move: Callable[...,
 
 
 def test_quick_bounds_are_their_formula() -> None:
-    """Orders that are evenly spaced in parts: each power is the one before times that of the gap."""
+    """For partly equidistant orders: each power is the previous one times that of the gap."""
     (p, q), orders = some_pairs(5), np.array([0.5, 0.8, 1.6, 2.4, 3.2, 3.7, 4.2])
     found = lattice._quick_bounds(p, q, orders)
     for a, row in zip(map(Decimal, orders.tolist()), found, strict=True):
@@ -136,15 +136,15 @@ def test_quick_bounds_are_their_formula() -> None:
     assert np.all(lattice._quick_bounds(p, q, many) >= lattice.pair_divergences(p, q, many).T)
 
 
-def test_the_largest_pair_is_that_of_all_evaluated_one_by_one(move: Callable[..., None]) -> None:
-    """Whatever the quick bounds are: those of the module, and looser ones."""
+def test_the_largest_pair_is_that_of_an_exhaustive_evaluation(move: Callable[..., None]) -> None:
+    """With the quick bounds of the module, and with looser ones."""
 
     def looser(p: Array, q: Array, orders: Array) -> Array:
         return lattice.pair_divergences(p, q, orders).T * (1 + 97 * p[:, 0] % 1)
 
     move(lattice, CHUNK=4)
     several, one = np.array([0.5, 0.8, 2.5, 8.0]), np.array([2.5])
-    near = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.3, 0.4])  # so that the quick bounds mistake the largest
+    near = np.array([0.5, 0.3, 0.2]), np.array([0.3, 0.3, 0.4])  # here the quick bounds mistake the largest pair
     for quick_bounds, orders in product((lattice._quick_bounds, looser), (several, one)):
         move(lattice, _quick_bounds=quick_bounds)
         for _ in range(5):
@@ -154,8 +154,8 @@ def test_the_largest_pair_is_that_of_all_evaluated_one_by_one(move: Callable[...
 
 
 @for_each("triangle", [(4, 9), (-6, -8), (-2, 6)])
-def test_all_members_of_the_triangle_are_looked_at(triangle: tuple[int, int]) -> None:
-    """Where the largest is at the least means, at the largest sum, and within; ties of 1 are of means smaller by 1."""
+def test_the_largest_member_of_the_triangle_is_found(triangle: tuple[int, int]) -> None:
+    """At the least means, at the largest sum, and inside."""
     (first, largest_sum), sigma, orders = triangle, 2.0, np.array([0.5, 2.0, 5.0])
     noise, best = lattice.LatticeNoise(sigma, 0.0), np.zeros(3)
     for di, dj, places in ((1, 0, (0, 3)), (0, 1, (1, 2))):
@@ -198,7 +198,7 @@ def test_censored_noise_is_charged_by_its_cells(threshold: int, shift: int, offs
     [(0.0, 1, 9.0), (0.5, 1, 0.6), (0.25, 3, 0.6), (0.25, 1, 9.0), (0.5, 3, 9.0), (0.0, 1, 0.0)],
 )
 def test_bits_are_bounded_at_every_threshold(offset: float, shift: int, grid_end: float) -> None:
-    """Those up to the last one by enumeration, those beyond by what is censored there."""
+    """Up to the last threshold by enumeration, beyond it by the censored noise."""
     scale, orders = 1.7, np.array([0.5, 2.5])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lattice, "GRID_END", grid_end)
@@ -216,11 +216,11 @@ def test_bits_are_bounded_at_every_threshold(offset: float, shift: int, grid_end
         beyond = max(float(values[place]) for values in censored)
         close(found[place], max(float(max(listed)), beyond), rtol=1e-9)
         pairs = [(bit(k), bit(k + shift)) for k in range(-8, 9)]
-        pairs += [] if offset == 0.25 else [(q, p) for p, q in pairs]  # the other lattices are their own mirror
+        pairs += [] if offset == 0.25 else [(q, p) for p, q in pairs]  # the other lattices are symmetric
         assert all(divergence(*pair, order) <= Decimal(float(found[place])) for pair in pairs)
 
 
-def test_a_bit_is_the_worst_of_its_offsets_and_ends_of_ranges_belong_to_them(move: Callable[..., None]) -> None:
+def test_a_bit_is_the_worst_of_its_offsets_and_ranges_include_their_ends(move: Callable[..., None]) -> None:
     scale, bit = lattice.MIN_SIGMA / math.sqrt(2), lattice.lattice_bit_divergence.__wrapped__
     found = bit(scale, 1, (0.0, 0.5))
     assert found.shift == 1 / scale * (1 + lattice.PERIODS)
@@ -244,7 +244,7 @@ def test_a_bit_is_the_worst_of_its_offsets_and_ends_of_ranges_belong_to_them(mov
 
 
 def lattice_law(counts: tuple[int, ...], sigma: float, order: tuple[int, ...]) -> Array:
-    """Return the law of the argmax of counts plus discrete Gaussians, ties to whom comes first in ``order``."""
+    """Return the law of the argmax of counts plus discrete Gaussians; ties go to the first class in ``order``."""
     reach = math.ceil(9 * sigma)
     k = np.arange(-reach, reach + 1)
     masses = np.exp(-(k**2) / (2 * sigma**2))
@@ -266,7 +266,7 @@ def power_divergence(p: Array, q: Array, order: float) -> Any:
 
 
 @for_each("sigma", [2.0, 3.3])
-def test_no_label_is_above_its_bound_and_one_is_close(sigma: float) -> None:
+def test_no_label_exceeds_the_bound_and_one_is_close(sigma: float) -> None:
     release = lattice.lattice_label_divergence(sigma)
     orders = np.array([0.5, 0.7, 1.5, 2.5, 5.0])
     bounds = release.at(orders)
@@ -280,13 +280,13 @@ def test_no_label_is_above_its_bound_and_one_is_close(sigma: float) -> None:
             assert np.all(found <= bounds)
             largest = np.maximum(largest, found)
     assert np.all(largest[:4] >= 0.9 * bounds[:4])
-    # Why lattice noise has an account of its own: at little noise it reveals more.
+    # Why lattice noise has a separate account: a little of it reveals more than continuous noise.
     assert np.all(bounds[:4] > gaussian_argmax.label_divergence(sigma).at(orders[:4]))
 
 
 @for_each("listed", [True, False])
-def test_outside_of_the_triangle_a_bit_and_a_little_of_the_counts_are_charged(listed: bool) -> None:
-    """By the formula of the proof, which no member outside is above; each term decides somewhere."""
+def test_outside_the_triangle_a_bit_and_a_share_of_the_counts_are_charged(listed: bool) -> None:
+    """By the formula of the proof, which no member outside exceeds; each term decides somewhere."""
     sigma, deciding = 3.0, set()
     for least, most_sum in ((-1.5, 4 * math.sqrt(2)), (-0.9, 1.0), (-2.5, 3.0)):
         with pytest.MonkeyPatch.context() as patch:
@@ -329,7 +329,7 @@ def test_outside_of_the_triangle_a_bit_and_a_little_of_the_counts_are_charged(li
     assert deciding >= {True, False}
 
 
-def test_inside_counts_and_ends_of_ranges_belong_to_them(move: Callable[..., None]) -> None:
+def test_the_inside_of_the_triangle_counts_and_ranges_include_their_ends(move: Callable[..., None]) -> None:
     label = lattice.lattice_label_divergence.__wrapped__
     wide = label(5.5)
     inside = lattice._inside(5.5, -8, 32, wide.orders) * (1 + 1e-9)
@@ -344,7 +344,7 @@ def test_inside_counts_and_ends_of_ranges_belong_to_them(move: Callable[..., Non
     assert label(1.99).method == label(2.01).method == "noisy counts"
 
 
-def test_an_estimate_is_the_bound_where_that_is_quick(move: Callable[..., None]) -> None:
+def test_an_estimate_is_the_bound_if_that_is_quick(move: Callable[..., None]) -> None:
     bound = lattice.lattice_label_divergence(2.5)
     close(lattice.lattice_label_estimate(2.5).values, bound.values, rtol=1e-14)
     move(lattice, ESTIMATE_SIGMA=2.5)
@@ -355,7 +355,7 @@ def test_an_estimate_is_the_bound_where_that_is_quick(move: Callable[..., None])
 
 
 def test_masses_below_a_threshold_are_sums(move: Callable[..., None]) -> None:
-    """To the last digit where the sum ends late; and where it ends: at a distance from the largest mean, or from 0."""
+    """With a late end of the sum, to the last digit; with an end near the largest mean, or near 0."""
     scale, means = 1.5, [-9.5, -9.25, -4.0, 0.3125, 2.5, 11.0]
     for noise_end in (11.0, 1.0):
         move(lattice, COARSE_END=noise_end)
@@ -372,7 +372,7 @@ def test_translated_masses_are_sums() -> None:
     first, last = -5, 7
     (at, up_to), (bent, bent_up_to) = lattice._translated(means, scale, first, last, bent=True)
     for row, mean in enumerate(means.tolist()):
-        # All sums begin at the same distance from their mean, that of the largest from ``first``.
+        # All sums begin at the distance of the largest mean from ``first``.
         mass = {n: density(n - mean, scale) for n in range(first + math.floor(mean) - 3, last + 1)}
         bend = {n: (((Decimal(n) - Decimal(mean)) / Decimal(scale)) ** 2 - 1) * mass[n] for n in mass}
         for table, sums, exact in ((at, up_to, mass), (bent, bent_up_to, bend)):
@@ -397,7 +397,7 @@ MEANS = [*(RNG.integers(-4096, 9216, (5, 2)) / 1024).tolist(), [10.5, -3.25]]
 
 @for_each("mean", MEANS)
 def test_laws_at_real_means_and_their_second_derivatives_are_those_of_the_rule(mean: list[float]) -> None:
-    """With all means together, as one list shares its sums."""
+    """For all means at once, as a list shares its sums."""
     scale, (x, y) = 1.7, np.array(MEANS).T
     place, (i, j) = MEANS.index(mean), mean
     at_u, at_v = real_masses(i, scale), real_masses(j, scale)
@@ -423,13 +423,13 @@ def test_cells_of_the_coarser_lattice_are_charged_for_their_rounding() -> None:
         close(low / law, np.full((2, 3), 1 - lattice.MASS_ERROR), ulps)
         close(high / law, np.full((2, 3), 1 + lattice.MASS_ERROR), ulps)
     close(family.another(alpha, beta) / laws[0][:, 2], np.full(2, 1 + 3 * lattice.MASS_ERROR), ulps)
-    # A mean is rounded down by less than one of the coarser lattice, and another one for ties.
+    # A mean is rounded down by less than one step of the coarser lattice, plus one for ties.
     start = gaussian_argmax.MIN_MEAN - 2 / lattice.COARSE
     assert start - 1 / 65 < family.least <= start
     assert (family.spacing, family.charge) == (1 / 65, lattice.PERIODS)
 
 
-def test_bits_at_real_means_are_listed_up_to_what_is_censored(move: Callable[..., None]) -> None:
+def test_bits_at_real_means_are_listed_up_to_the_censored_ones(move: Callable[..., None]) -> None:
     scale, shift, orders, asked = 5.0, 2, np.array([0.5, 0.8, 2.5]), []
 
     def values_on_grid(*laws: Any, **options: float) -> Array:
@@ -448,14 +448,14 @@ def test_bits_at_real_means_are_listed_up_to_what_is_censored(move: Callable[...
             close(law, [sum(mass[n] for n in range(40)), sum(mass[n] for n in range(-40, 0))])
     assert (error, mu, options["step"], options["charge"]) == (float(3 * ME), 0.4, 0.2, lattice.PERIODS)
     close(options["slack"], gaussian_argmax.LATTICE_VARIANCE / 2.5**2 * 0.4 * 0.2)
-    # A mean is rounded down by less than one of the coarser lattice: half a standard deviation.
+    # A mean is rounded down by less than one step of the coarser lattice: half a standard deviation.
     censored = [lattice._coarse_censored(scale, 5, step, orders) for step in (shift, -shift)]
     assert found.tolist() == np.max(censored, axis=0).tolist()
 
 
 @for_each(("threshold", "shift"), [(4, 1), (4, -1), (3, 2), (9, -3)])
-def test_what_is_censored_is_bounded_at_every_offset(threshold: int, shift: int) -> None:
-    """By the formula of the proof, from the ends of each cell; and above what is censored on each lattice."""
+def test_censored_noise_is_bounded_at_every_offset(threshold: int, shift: int) -> None:
+    """By the formula of the proof, from the ends of each cell; never below the censored noise of a lattice."""
     scale, orders = 5.0, np.array([0.5, 0.8, 2.5])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lattice, "COARSE", 2.0)

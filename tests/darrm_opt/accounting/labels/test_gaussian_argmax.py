@@ -1,4 +1,4 @@
-"""Three cells of Gaussian noise: each step by its formula, with laws of its own and units of rounding too large to miss."""
+"""Three cells of Gaussian noise: each step by its formula, with artificial laws and large units of rounding."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_bends_are_second_derivatives() -> None:
         np.testing.assert_allclose((near[0] + near[1] - 2 * here) / step**2, bend, atol=2e-6)
 
 
-def test_bounds_of_cells_are_off_by_their_errors(move: Callable[..., None]) -> None:
+def test_bounds_of_cells_include_their_errors(move: Callable[..., None]) -> None:
     move(gaussian_argmax, ULP=UNIT)
     relative, absolute = np.array([0.0, 0.0, 0.25]), np.array([0.125, 0.125, 0.0])
     move(gaussian_argmax, _RELATIVE_ERROR=relative, _ABSOLUTE_ERROR=absolute)
@@ -45,7 +45,7 @@ def test_bounds_of_cells_are_off_by_their_errors(move: Callable[..., None]) -> N
     assert [gaussian_argmax.least_mean(sigma) for sigma in (1.0, 4.0)] == [-1.0, -1.5]
 
 
-def test_outside_of_the_triangle_a_bit_and_what_is_rare_are_charged(move: Callable[..., None]) -> None:
+def test_outside_the_triangle_a_bit_and_rare_events_are_charged(move: Callable[..., None]) -> None:
     move(gaussian_argmax, ULP=UNIT)
     orders, sigma = np.array([0.5, 0.75, 1.5, 3.0]), 1.25
     rows = {0.8: np.array([1.0, 5, 1, 5]), -0.8: np.array([3.0, 2, 3, 2])}
@@ -65,7 +65,7 @@ def test_outside_of_the_triangle_a_bit_and_what_is_rare_are_charged(move: Callab
     np.testing.assert_allclose(found, np.maximum(rare, third) * (1 + 64 * UNIT), rtol=1e-12)
 
 
-def test_ends_of_the_range_of_noise_belong_to_it(move: Callable[..., None]) -> None:
+def test_the_range_of_noise_includes_its_ends(move: Callable[..., None]) -> None:
     move(
         gaussian_argmax,
         ULP=UNIT,
@@ -82,7 +82,7 @@ def test_ends_of_the_range_of_noise_belong_to_it(move: Callable[..., None]) -> N
 
 
 def any_family() -> CellFamily:
-    """Laws in two ways of breaking ties that follow no order, on a lattice."""
+    """Return irregular laws for two ways of breaking ties, on a lattice."""
 
     def laws(alpha: Array, beta: Array, shift: float) -> Array:
         x = np.stack([alpha + shift, 2 * beta - shift, alpha - beta], axis=1)
@@ -147,11 +147,11 @@ def test_laws_of_boxes_are_those_of_their_corners(move: Callable[..., None]) -> 
         bend = side**2 * (1 + UNIT) * np.array([low[place, 0] ** 2, high[place, 1] ** 2])
         exact = gaussian_argmax._largest_on_squares(corners[:, np.newaxis], bend[np.newaxis], bend[np.newaxis])
         np.testing.assert_allclose(bounds[place], exact[0] * (1 + 64 * UNIT), rtol=1e-12)
-    assert gaussian_argmax._largest_between(np.ones(1), np.ones(1), np.zeros(1)) == 1.0  # no rise, no bend
+    assert gaussian_argmax._largest_between(np.ones(1), np.ones(1), np.zeros(1)) == 1.0  # no slope, no curvature
 
 
 class AnyBoxes:
-    """Stands for `_BoxLaws`: multiples of 1/8, larger where both means are near 1, and on larger boxes."""
+    """Replaces `_BoxLaws`: multiples of 1/8, larger if both means are near 1, and on larger boxes."""
 
     def __init__(self, i: Any, j: Any, side: float, *_: object) -> None:
         x, y = ((np.asarray(index) + 0.5) * side - 2.5 for index in (i, j))
@@ -164,8 +164,8 @@ class AnyBoxes:
 
 
 @pytest.mark.parametrize("most", [1000, 4 * 12, 4 * 12 - 1])
-def test_boxes_are_refined_until_none_can_raise_the_bound(move: Callable[..., None], most: int) -> None:
-    """Each group of orders by itself: by a loop over its boxes."""
+def test_boxes_are_refined_until_none_raises_the_bound(move: Callable[..., None], most: int) -> None:
+    """Against a loop over the boxes of each group of orders."""
     move(gaussian_argmax, ULP=UNIT, MAX_SUM=3.0, MAX_BOXES=most, ORDER_GROUPS=2, _BoxLaws=AnyBoxes)
     orders, least, sigma, tolerance = np.array([3.0, 4.5, 0.5, 1.5]), np.array([1.625, 0.5, 9.0, 0.5]), 2.0, 0.015
     family = dataclasses.replace(any_family(), least=-1.5, side=0.5)

@@ -1,4 +1,4 @@
-"""The Gaussian comparison: its bounds by their formulas, and its searches by what they ask for."""
+"""The Gaussian comparison: its bounds by their formulas, and its searches by the values they evaluate."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNIT = 2.0**-9
 
 
 def increase(s: float, t: float, order: float, rounding: float) -> float:
-    """Return J from its intervals."""
+    """Return J by its definition on intervals."""
     total, n = 0.0, comparison.SHIFT_INTERVALS
     for low, high in ((k * t / n, (k + 1) * t / n) for k in range(n)):
         middle, bends = (low + high) / 2, [s * r / (s + r) for r in (low, high)]
@@ -30,7 +30,7 @@ def increase(s: float, t: float, order: float, rounding: float) -> float:
     return total * (1 - rounding)
 
 
-def test_increases_and_last_orders_are_their_formulas(move: Callable[..., None]) -> None:
+def test_increases_and_last_orders_follow_their_formulas(move: Callable[..., None]) -> None:
     orders = np.array([0.5, 1.5, 60.0, 1e4])
     move(comparison, ROUNDING=UNIT)
     for s, t in ((0.3, 0.1), (2.0, 0.01)):
@@ -86,7 +86,7 @@ def test_an_increment_is_searched_at_the_most_demanding_orders_and_proved_at_all
         assert sorted(at.tolist()) == orders[:-1][np.sort(places)].tolist()
         assert sorted(required_there.tolist()) == pytest.approx(sorted(required[places].tolist()), rel=1e-14)
         assert others == [s, pytest.approx(t, rel=1e-12), most]
-        t = 1.0  # what the first search finds
+        t = 1.0  # the result of the first search
     assert len(asked) == (1 if proved == "few" else 2)
 
 
@@ -97,15 +97,15 @@ STEP = 1 + P / 4
 @for_each(
     ("bound", "t", "most", "precision", "expected", "found"),
     [
-        # 1/J, and what is asked: J = t² is known to be one after two steps; the third is (1 + P/4) times the root
+        # 1/J and the values tried: after two steps J = t² is a known power; the third is (1 + P/4) times the root
         (lambda t: t**2, 0.25, 100.0, P, [0.25, 4 * STEP, 4 * STEP * (4 * STEP) ** -1 * STEP], STEP),
-        (lambda t: 4 / 3 + 0 * t, 1.0, 2.0, P, [1.0], 1.0),  # from above by just the precision
-        (lambda t: t, 1.0, 2.0, 0.0, [1.0], 1.0),  # the least one itself
-        (lambda t: t / 1000, 2.0, 2.0, 0.0, [2.0], 2.0),  # none up to the most
-        (lambda t: t / 1000, 1.0, 2.0, P, [1.0, 1.5], 2.0),  # by halves, until they are just near enough
-        (lambda t: t / 4, 1.0, 4.0, 0.0, [1.0, 2.5], None),  # an end is not asked
+        (lambda t: 4 / 3 + 0 * t, 1.0, 2.0, P, [1.0], 1.0),  # above by exactly the precision
+        (lambda t: t, 1.0, 2.0, 0.0, [1.0], 1.0),  # the least value itself
+        (lambda t: t / 1000, 2.0, 2.0, 0.0, [2.0], 2.0),  # none up to the largest
+        (lambda t: t / 1000, 1.0, 2.0, P, [1.0, 1.5], 2.0),  # bisection until close enough
+        (lambda t: t / 4, 1.0, 4.0, 0.0, [1.0, 2.5], None),  # an end is not evaluated
         (lambda t: 0.5 if t == 1 else 2.0**16, 1.0, 4.0, 0.0, [1.0, 2.0, 1.5], None),  # steps of at most the 16th power
-        (lambda t: max(0.0, t - 1), 0.5, 4.0, 0.0, [0.5, 2.25, 1.8, 1.8 * 1.25**0.5], None),  # no bound at all
+        (lambda t: max(0.0, t - 1), 0.5, 4.0, 0.0, [0.5, 2.25, 1.8, 1.8 * 1.25**0.5], None),  # no bound
         (lambda t: 10 * max(0.0, t - 1), 3.5, 4.0, 0.0, [3.5, 3.5 / 25, (3.5 + 3.5 / 25) / 2], None),
         (lambda t: 1 / (t < 1.5), 1.0, 4.0, P, [1.0], 1.0),
         (lambda t: 1.01 * t**0.25, 0.5, 4.0, P, [0.5, 0.5 / (1.01 * 0.5**0.25) * STEP], None),
@@ -118,7 +118,7 @@ def test_the_least_increase_is_approached_by_powers(
 
     def increased(_: float, t: float, __: Array) -> Array:
         asked.append(t)
-        return np.array([bound(t), 0.0])  # a divergence of 0 asks for nothing
+        return np.array([bound(t), 0.0])  # a divergence of 0 needs no increase
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison, "PRECISION", precision)
@@ -131,7 +131,7 @@ def test_the_least_increase_is_approached_by_powers(
 
 
 class Falling(comparison._Increments):
-    """Increments that are given, at s = position."""
+    """Given increments, at s = position."""
 
     def __init__(self, values: Callable[[int], float], stride: int = 1) -> None:
         super().__init__(gaussian_counts(0.5), 1e-3, stride)
@@ -144,7 +144,7 @@ class Falling(comparison._Increments):
 @for_each(
     ("values", "stride", "knots"),
     [
-        # Twice as far while nothing falls; then as far as a fall of 1/16, and never over twice that
+        # Twice as far while nothing falls; then as far as a fall of 1/16, and never more than twice that
         (lambda n: min(1.0, 1 - (n - 20) / 64), 1, [3, 4, 6, 10, 18, 26, 31, 34, 37, 40]),
         (lambda n: 1.0 if n < 34 else 0.875, 1, [3, 4, 6, 10, 18, 34, 42]),
         (lambda n: 1.0 if n < 34 else 0.874, 1, [3, 4, 6, 10, 18, 26, 30]),
@@ -152,7 +152,7 @@ class Falling(comparison._Increments):
         (lambda n: math.inf if n < 9 else 1.0, 1, [3, 4, 5, 6, 7, 8, 9, 10, 12, 16]),
     ],
 )
-def test_grid_points_are_as_far_apart_as_increments_fall(
+def test_the_spacing_of_grid_points_follows_the_fall_of_increments(
     values: Callable[[int], float], stride: int, knots: list[int]
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -164,7 +164,7 @@ def test_grid_points_are_as_far_apart_as_increments_fall(
 
 
 @for_each(("start", "charged"), [(0.0, 6), (0.25, 10)])
-def test_what_is_proved_is_charged_for_its_tails(start: float, charged: int) -> None:
+def test_the_bound_is_charged_for_its_tails(start: float, charged: int) -> None:
     """Two releases up to s = 2, two up to 4, and six at half; noisy counts from s = 0 need no proof."""
     points = [(2.0, 1.0), (4.0, 0.5), (8.0, 0.25)]
 
@@ -178,7 +178,7 @@ def test_what_is_proved_is_charged_for_its_tails(start: float, charged: int) -> 
     assert found.slack == pytest.approx(charged * 1e-3, rel=1e-14)
 
 
-def test_releases_of_unlimited_loss_have_no_bound_and_others_start_at_a_grid_point(move: Callable[..., None]) -> None:
+def test_unlimited_losses_have_no_bound_and_others_start_at_a_grid_point(move: Callable[..., None]) -> None:
     for within in (True, False):
         unlimited = gaussian_counts(math.inf, within_gaussian=within)
         assert comparison.gaussian_cost.__wrapped__(unlimited, 3, 1e-9) == GaussianCost(math.inf, 0.0)

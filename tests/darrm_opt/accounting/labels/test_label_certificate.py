@@ -1,4 +1,4 @@
-"""The certificate of the one-step inequality at σ = 40, checked in part by ball arithmetic that shares no code with the product."""
+"""The certificate of the one-step inequality at σ = 40, checked in part by independent ball arithmetic."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_the_boxes_cover_the_triangle() -> None:
 
 @for_each("side", sorted(CERTIFICATE["boxes"]))
 def test_bounds_hold_on_boxes(side: str) -> None:
-    """Corners and Lemma 2 of the proof, for some boxes of each size and some orders."""
+    """The corners and Lemma 2 of the proof, for some boxes of each size and some orders."""
     h, d = 1 / arb(SIGMA), arb(float(side))
     boxes = CERTIFICATE["boxes"][side]
     for n in RNG.integers(0, len(boxes), 4):
@@ -95,7 +95,7 @@ def test_bounds_hold_on_boxes(side: str) -> None:
             assert largest(at_corners) + d * d / 4 * bend <= arb(BOUNDS[place]) * (1 + arb("1e-9"))
 
 
-def test_bounds_hold_outside_of_the_triangle() -> None:
+def test_bounds_hold_outside_the_triangle() -> None:
     h = 1 / arb(SIGMA)
     mu, mean = arb(2).sqrt() * h, arb(LEAST)
     for place, order in enumerate(ORDERS):

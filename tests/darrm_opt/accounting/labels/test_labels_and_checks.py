@@ -1,4 +1,4 @@
-"""What labels cost: published settings, ball arithmetic, brute force over histograms, and exact enumeration."""
+"""Totals of labels and checks: published settings, ball arithmetic, brute force over histograms, enumeration."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from darrm_opt.rounding import ULP
 RNG = np.random.default_rng(17)
 
 SETTINGS = [
-    # checks, σ₁, labels, σ₂, δ; counts by RDP; the most that labels may cost by (a) Rényi and (b) the recursion
+    # checks, σ₁, labels, σ₂, δ; ε of counts by RDP; largest ε of labels by (a) Rényi and (b) the recursion
     (640, 150.0, 286, 40.0, 1e-5, 2.76, 2.16, 2.06),
     (1500, 200.0, 524, 40.0, 1e-5, 3.83, 2.99, 2.82),
     (8500, 200.0, 3098, 40.0, 1e-6, 11.84, 9.11, 8.75),
@@ -102,7 +102,7 @@ def test_totals_at_published_settings(
     cells = " | ".join(f"{math.ceil(1000 * epsilon) / 1000:.3f}" for epsilon in shown[:3])
     row = f"| {checks} at {check_sigma:g} / {labels} at {sigma:g}, {delta:.0e} | {cells} | **{math.ceil(1000 * shown[3]) / 1000:.3f}** |"
     assert row.replace("e-0", "e-") in (ROOT / "docs" / "label_accounting.md").read_text(encoding="utf-8").splitlines()
-    # Not even perfect knowledge of 2/π of the counts' information costs less.
+    # Exact knowledge of 2/π of the information in the counts would not cost less.
     least = (2 / math.pi) * (checks / check_sigma**2 + 2 * labels / sigma**2)
     assert gaussian_delta(math.sqrt(least), cost.epsilon) < delta
 
@@ -142,7 +142,7 @@ def test_cell_probabilities_are_those_of_ball_arithmetic() -> None:
 
 
 @for_each("sigma", [1.0, 3.0, 25.0, 300.0])
-def test_no_pair_of_the_family_is_above_the_bound_and_one_is_close(sigma: float) -> None:
+def test_no_pair_of_the_family_exceeds_the_bound_and_one_is_close(sigma: float) -> None:
     h, mu = 1 / sigma, math.sqrt(2) / sigma
     alpha, beta = np.concatenate([RNG.uniform(-1, 3, (4000, 2)), RNG.normal(0, 4, (2000, 2))]).T
     p, q = gaussian_argmax.cell_probabilities(alpha, beta), gaussian_argmax.cell_probabilities(alpha - h, beta + h)
@@ -161,7 +161,7 @@ def test_no_pair_of_the_family_is_above_the_bound_and_one_is_close(sigma: float)
             assert largest >= bound * (1 - 0.01)
 
 
-def test_losses_rise_with_alpha_and_fall_with_beta() -> None:
+def test_losses_increase_with_alpha_and_decrease_with_beta() -> None:
     alpha, beta = RNG.uniform(-2, 4, (3000, 2)).T
     for h in (0.02, 0.5):
         for cell in range(3):
@@ -176,7 +176,7 @@ def test_losses_rise_with_alpha_and_fall_with_beta() -> None:
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.4])
-def test_no_bit_is_above_the_bound_and_one_is_close(mu: float) -> None:
+def test_no_bit_exceeds_the_bound_and_one_is_close(mu: float) -> None:
     from scipy.special import ndtr
 
     release = noisy_bit.bit_divergence(mu)
@@ -200,9 +200,9 @@ def test_the_divergence_of_noisy_counts_is_its_closed_form() -> None:
 
 
 def test_loss_terms_are_those_of_each_loss_and_order() -> None:
-    """Whichever way powers are computed; also where the gaps of orders are nearly the same, and all over intervals."""
+    """For each way to compute powers; also for orders with nearly equal gaps, and over intervals."""
     losses, orders = np.linspace(-0.3, 9.0, 60), 1.5 + 0.5 * np.arange(40.0)
-    orders += 2e-10 * (np.arange(40) % 2)  # as far apart as counts as the same
+    orders += 2e-10 * (np.arange(40) % 2)  # as different as gaps that count as equal may be
     terms, single = loss_term(losses.reshape(60, 1, 1), orders), loss_term(losses, orders[7] + 0 * losses)
     assert terms.shape == (60, 1, 40)
     assert single.shape == (60,)
@@ -218,14 +218,14 @@ def test_loss_terms_are_those_of_each_loss_and_order() -> None:
             true += (1 - (-order * loss).exp()) / order
             assert abs(true - Decimal(float(both[row, 0, column]))) <= Decimal(float(more[row, 0, column]))
     _, ulps = power_divergence._power_changes(losses.reshape(1, 60, 1), orders.reshape(40, 1, 1))
-    assert ulps.ravel()[:11].tolist() == [*range(8, 49, 5), 8, 13]  # each step from the one before is charged
+    assert ulps.ravel()[:11].tolist() == [*range(8, 49, 5), 8, 13]  # each step from the previous order is charged
     low, high = np.array([[-1.0], [-0.2], [0.0], [0.5], [-2.0]]), np.array([[0.1], [3.0], [1.0], [0.7], [-1.0]])
     for share in np.linspace(0, 1, 11).tolist():
         inside = loss_term(low + share * (high - low), orders)
         assert np.all(inside <= largest_loss_term(low, high, orders) * (1 + 1e-9))
 
 
-def test_a_bound_is_charged_for_its_logarithm_and_counts_hold_from_order_1_on() -> None:
+def test_a_bound_is_charged_for_its_logarithm_and_that_of_counts_holds_from_order_1() -> None:
     bound = PowerDivergence(np.array([0.5, 2.0, 3.0]), np.array([1.0, 4.0, 16.0]), 30.0, "by hand")
     for order, value in ((2.0, 4.0), (2.5, 8.0)):
         assert value * (1 + 2.0**-41) <= bound.at(np.array([order]))[0] <= value * (1 + 2.0**-39)
@@ -241,9 +241,9 @@ def test_a_bound_is_charged_for_its_logarithm_and_counts_hold_from_order_1_on() 
 
 @for_each("mu", [2.8, 0.7, 5e-3, 1.4e-5])
 def test_powers_of_evenly_spaced_orders_are_bounds_in_forty_digits(mu: float) -> None:
-    """Each order's power follows from that of the order before: neither its value nor its error is off by more."""
+    """Each power is computed from that of the previous order: its value and error include the steps."""
     orders = noisy_bit.scaled_orders(mu)
-    losses = np.tile([[1e-9, -1e-7, 0.03, -0.4, 1.7, -6.0, 30.0]], 7).T * mu  # as many as pay
+    losses = np.tile([[1e-9, -1e-7, 0.03, -0.4, 1.7, -6.0, 30.0]], 7).T * mu  # enough orders to use this path
     terms, ((firsts, error), (boths, more)) = loss_term(losses, orders), loss_gradients(losses, orders)
     with localcontext() as context:
         context.prec = 60
@@ -294,8 +294,8 @@ def test_never_below_brute_force_over_all_histograms(
         assert np.all(shown <= np.array(deltas)[:, np.newaxis])
 
 
-def test_never_below_the_recursion_over_the_whole_family() -> None:
-    """Members of the three-cell family, chosen at each of 40 steps, some of which are checks: close, and never above."""
+def test_never_below_the_recursion_over_the_family() -> None:
+    """The worst member of the three-cell family at each of 40 steps, some of them checks."""
     sigma, labels, checks = 6.0, 30, 10
     h = 1 / sigma
     alpha, beta = (each.ravel() for each in np.meshgrid(np.arange(-0.5, 3.1, 0.4), np.arange(-0.5, 3.1, 0.4)))
@@ -311,7 +311,7 @@ def test_never_below_the_recursion_over_the_whole_family() -> None:
 
 
 def test_never_below_exact_enumeration_in_fractions() -> None:
-    """Laws of labels put on a grid of rationals, three adaptive releases, every transcript."""
+    """Laws of labels rounded to rationals, three adaptive releases, all transcripts."""
     sigma = 2.0
     pairs = []
     for here, there in edges(3, 3):
@@ -332,7 +332,7 @@ def test_never_below_exact_enumeration_in_fractions() -> None:
         assert exact_recursion_delta([pairs] * 3, cost.epsilon) <= Fraction(delta)
 
 
-def test_histograms_and_edges_are_all_there() -> None:
+def test_histograms_and_edges_are_complete() -> None:
     assert len(list(histograms(30, 4))) == 297
     assert len(list(histograms(50, 3))) == 234
     raw = {
@@ -352,8 +352,8 @@ def test_histograms_and_edges_are_all_there() -> None:
 
 
 @pytest.mark.parametrize("sigma", [0.2, 0.5, 0.9, 1.0, 1.1])
-def test_counts_of_little_discrete_noise_are_never_above_their_bound(sigma: float) -> None:
-    """At order ½ their divergence is above that of the Gaussian mechanism, from 1 on it is not."""
+def test_counts_with_little_discrete_noise_do_not_exceed_their_bound(sigma: float) -> None:
+    """At order ½ their divergence exceeds that of the Gaussian mechanism; from order 1 it does not."""
     orders = np.array([0.5, 0.7, 0.95, 0.99, 1.05, 1.4, 2.0])
     k = np.arange(-60, 61)
     kinds: tuple[Any, ...] = ("check", "label")
@@ -392,7 +392,7 @@ def masses_at(values: Array, mean: float, scale: float) -> Array:
     return np.asarray(np.exp(-((values - mean) ** 2) / (2 * scale**2)) / (scale * math.sqrt(2 * math.pi)))
 
 
-def test_quadratic_functions_on_a_square_are_largest_where_it_is_said() -> None:
+def test_the_bound_of_a_quadratic_function_on_a_square_holds() -> None:
     corners, bends = RNG.normal(size=(4, 300)), RNG.exponential(2, (2, 300)) * (RNG.random((2, 300)) < 0.9)
     x = np.linspace(0, 1, 201)[:, np.newaxis]
     rows = [(1 - x) * low + x * high + bends[0] / 2 * x * (1 - x) for low, high in (corners[::2], corners[1::2])]
@@ -403,15 +403,15 @@ def test_quadratic_functions_on_a_square_are_largest_where_it_is_said() -> None:
 
 
 @pytest.mark.parametrize(("sigma", "m"), [(4.2, 2), (7.5, 3)])
-def test_labels_are_averages_of_those_on_a_coarser_lattice(sigma: float, m: int) -> None:
-    """Lemma 5, by enumeration: the residues of u and v do not depend on the means, and leave one of the four ties."""
+def test_a_label_is_an_average_of_labels_on_a_coarser_lattice(sigma: float, m: int) -> None:
+    """Lemma 5, by enumeration: the residues of u and v do not depend on the means, and determine one of four ties."""
     k = whole(-60, 60)
     for i, j in ((0, 0), (5, 3), (-2, 4)):
         weights = np.outer(masses_at(k, i, sigma), masses_at(k, j, sigma))
         for tie in TIES:
             average = np.zeros(3)
             for r, other in product(range(m), repeat=2):
-                # Which of the four it is: from all u′, v′ in a small square.
+                # Which of the four, from all u′, v′ in a small square.
                 few = whole(-3, 3)
                 cells = cells_of(m * few + r, m * few + other, tie)
                 (which,) = [
@@ -425,8 +425,8 @@ def test_labels_are_averages_of_those_on_a_coarser_lattice(sigma: float, m: int)
     assert sum(masses_at(k, 0.0, sigma)) >= 1 - 1e-15
 
 
-def test_given_a_cell_noise_varies_by_little_more_and_counts_rise_together() -> None:
-    """What Lemmas 1 and 6 need: Var(u | cell) ≤ s² + 0.26, Cov(u, v | cell) ≥ 0."""
+def test_within_a_cell_the_variance_is_bounded_and_the_covariance_nonnegative() -> None:
+    """Lemmas 1 and 6 need Var(u | cell) ≤ s² + 0.26 and Cov(u, v | cell) ≥ 0."""
     k = whole(-80, 80)
     most = 0.0
     for scale in (2.0, 2.9, 6.0):
@@ -443,7 +443,7 @@ def test_given_a_cell_noise_varies_by_little_more_and_counts_rise_together() -> 
 
 
 @pytest.mark.parametrize("sigma", [134.6])
-def test_no_pair_of_whole_means_is_above_the_bound_of_wide_noise_and_one_is_close(sigma: float) -> None:
+def test_no_pair_of_whole_means_exceeds_the_bound_of_wide_noise_and_one_is_close(sigma: float) -> None:
     release = lattice.lattice_label_divergence(sigma)
     orders = release.orders[[0, 3, 6, 10]]
     bounds, largest = release.at(orders), np.zeros(4)
@@ -478,11 +478,11 @@ def test_no_pair_of_whole_means_is_above_the_bound_of_wide_noise_and_one_is_clos
     assert np.all(largest >= 0.98 * bounds)
 
 
-def test_wide_noise_costs_what_enumeration_says_and_what_continuous_noise_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No jump from where members are listed to σ = 1e5: within 2e-3 of enumeration, within 1 % of continuous noise."""
+def test_wide_noise_costs_as_much_as_by_enumeration_and_as_continuous_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no jump from listed noise to σ = 1e5: within 2e-3 of enumeration, within 1 % of continuous noise."""
     listed = lattice.lattice_label_divergence(16.0).values[:11]
     monkeypatch.setattr(lattice, "MAX_LISTED_SIGMA", 2.0)
-    for coarse, most in ((16.0, 3e-4), (8.0, 2e-3)):  # the same lattice, and every second
+    for coarse, most in ((16.0, 3e-4), (8.0, 2e-3)):  # the same lattice, and every second point
         monkeypatch.setattr(lattice, "COARSE", coarse)
         ratio = lattice.lattice_label_divergence.__wrapped__(16.0).values[:11] / listed
         assert np.all((ratio >= 1) & (ratio <= 1 + most))
@@ -508,7 +508,7 @@ def test_bits_of_wide_noise_are_bounded_at_every_offset(monkeypatch: pytest.Monk
     np.testing.assert_allclose(above.values[:11] * 5010**2, below.values[:11] * 4990**2, rtol=1e-3)
 
 
-def test_a_thousand_labels_among_thousands_of_voters_need_no_more_noise_than_they_should() -> None:
+def test_a_thousand_labels_among_thousands_of_voters_need_little_noise() -> None:
     assert vote_total([("label", 134.6, 1000, "discrete")], 1e-5, classes=3).epsilon <= 1.0
 
 
@@ -523,7 +523,7 @@ def test_the_least_deltas_have_an_account(delta: float) -> None:
 @for_each("noise", ["gaussian", "discrete"])
 @for_each(("sigma", "count"), [(1e-3, 3), (0.6, 20), (1.0, 1), (2e5, 100), (1e7, 10)])
 @for_each("affected", [1, 70])
-def test_extreme_noise_is_accounted_for(noise: Any, sigma: float, count: int, affected: int) -> None:
+def test_extreme_noise_has_an_account(noise: Any, sigma: float, count: int, affected: int) -> None:
     if noise == "discrete" and sigma < 1:
         return
     releases = [("label", sigma, count, noise), ("check", sigma, count, noise)]
@@ -533,7 +533,7 @@ def test_extreme_noise_is_accounted_for(noise: Any, sigma: float, count: int, af
 
 
 @pytest.mark.parametrize(("K", "classes", "queries"), [(250, 10, 60), (1500, 2, 1000)])
-def test_calibrated_noise_fits_and_less_does_not(K: int, classes: int, queries: int) -> None:
+def test_calibrated_noise_fits_and_a_little_less_does_not(K: int, classes: int, queries: int) -> None:
     total = Privacy(1.5, 1e-6)
     noise = NoisyMaximum.calibrated(K, classes, total, queries)
     made = [("label", noise.sigma, queries, "discrete")]
@@ -548,12 +548,12 @@ def test_calibrated_checks() -> None:
     assert 1.999 < checked.epsilon(40, 1e-5) <= 2.0
     for ratio in (0.3, 3.0):
         loud = calibrated_check(50, 3, Privacy(50.0, 1e-5), 1, ratio, 30.0, 1)
-        assert min(loud.sigma, loud.check_sigma or 0.0) == pytest.approx(1.0)  # no less is offered
+        assert min(loud.sigma, loud.check_sigma or 0.0) == pytest.approx(1.0)  # the least noise offered
     with refused("epsilon"):
         calibrated_check(50, 3, Privacy(1e-300, 1e-300), 40, 3.0, 30.0, None)
 
 
-def test_what_reveals_too_much_for_the_comparison_has_no_finite_cost() -> None:
+def test_a_release_with_too_large_a_loss_has_no_finite_epsilon_by_the_comparison() -> None:
     loud = PowerDivergence(np.array([0.5, 50.0]), np.array([1.0, 1e6]), 1.0, "made up", within_gaussian=False)
     assert comparison.gaussian_cost(loud, 10, 1e-10).variance > 10
     assert comparison.gaussian_cost(loud, 0, 1e-10) == comparison.GaussianCost(0.0, 0.0)
@@ -579,7 +579,7 @@ def test_a_table_has_the_largest_divergence_of_its_pairs() -> None:
         assert largest <= table.at(np.array([order]))[0] <= largest * 1.005
     assert table.at(np.array([1e5]))[0] == gaussian_divergence(table.shift, np.array([1e5]))[0]
     spread = [laws[0][0] * np.array([1, 1, 1, 0]), laws[1][0] * np.array([1, 1, 1, 0])]
-    assert table_divergence(spread[:1], spread[1:]).values[0] > 0  # an outcome that neither can have
+    assert table_divergence(spread[:1], spread[1:]).values[0] > 0  # an impossible outcome
 
 
 def test_the_largest_loss_of_a_table_is_charged_for_its_rounding() -> None:
@@ -590,7 +590,7 @@ def test_the_largest_loss_of_a_table_is_charged_for_its_rounding() -> None:
 
 
 def test_a_sum_of_divergences_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of two kinds by eight units for each and eight for their sum."""
+    """For two kinds by eight units each and eight for their sum."""
     given: list[Array] = []
 
     def recorded(divergences: Array, _: float) -> tuple[float, float]:
@@ -612,8 +612,8 @@ def test_a_sum_of_divergences_is_rounded_up(monkeypatch: pytest.MonkeyPatch) -> 
     assert np.all((units > 24 - 3) & (units < 24 + 3))
 
 
-def test_a_table_is_charged_for_its_errors_and_has_no_order_near_1() -> None:
-    """Of 100 likely and 100 unlikely outcomes, in forty digits."""
+def test_a_table_is_charged_for_its_errors_and_skips_orders_near_1() -> None:
+    """With 100 likely and 100 unlikely outcomes, in forty digits."""
     p, q, error = 0.008, 0.002, 1e-9
     found = table_divergence([[p] * 100 + [q] * 100], [[q] * 100 + [p] * 100], error)
     loss = (Decimal(q) / Decimal(p)).ln()
@@ -628,11 +628,11 @@ def test_a_table_is_charged_for_its_errors_and_has_no_order_near_1() -> None:
     far = table_divergence([[0.5, 0.5 - small, small]], [[0.5, small, 0.5 - small]], 0.0)
     charge = (Decimal(far.shift) - ((Decimal(0.5 - small)) / Decimal(small)).ln()) / Decimal(ULP)
     assert abs(charge / (8 * (1 + Decimal(far.shift))) - 1) < Decimal("0.15")
-    x = math.sqrt(1 - 0.995**2) / 2  # then the first order above ½ is 1
+    x = math.sqrt(1 - 0.995**2) / 2  # the first order above ½ is then 1
     assert table_divergence([[0.5 + x, 0.5 - x]], [[0.5 - x, 0.5 + x]]).orders.size == 60
 
 
-def test_a_range_of_losses_is_bounded_by_its_worst_pair_and_hardly_above(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bound_of_a_range_of_losses_is_just_above_its_worst_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     width, orders = 1.5, np.array([0.5, 2.0, 5.0])
     upper = np.exp(np.linspace(0, width, 700)[1:-1])
     lower = upper * math.exp(-width)
@@ -642,7 +642,7 @@ def test_a_range_of_losses_is_bounded_by_its_worst_pair_and_hardly_above(monkeyp
     found = bounded_range_divergence(width).at(orders)
     assert np.all((found >= exact) & (found <= exact * 1.01))
     monkeypatch.setattr(labels_composition, "RANGE_STEPS", 4)
-    assert np.all(bounded_range_divergence(width).at(orders) >= exact)  # with two of the pairs, the others their images
+    assert np.all(bounded_range_divergence(width).at(orders) >= exact)  # two pairs; the others are mirror images
     off_one = np.abs(bounded_range_divergence(width).orders - 1).min()
     for least, fewer in ((off_one, 0), (math.nextafter(off_one, 1), 1)):
         monkeypatch.setattr(labels_composition, "MIN_DISTANCE_FROM_ONE", least)
@@ -671,17 +671,17 @@ def test_each_kind_of_release_has_its_bound(monkeypatch: pytest.MonkeyPatch) -> 
         (lattice_label, None, 2, ("lattice_counts", label.shift(2))),
     ):
         assert release.divergence(classes, affected) == expected
-    monkeypatch.setattr(vote_release, "MIN_DISCRETE_SIGMA", 4.0)  # which is wide enough itself
+    monkeypatch.setattr(vote_release, "MIN_DISCRETE_SIGMA", 4.0)  # wide enough without a coarser lattice
     assert lattice_label.divergence(3) == ("lattice_label", 4.0)  # type: ignore[comparison-overlap]
 
 
-def test_noise_is_in_units_of_the_weight() -> None:
+def test_sigma_is_in_units_of_the_weight() -> None:
     weighted = vote_total([("label", 8.0, 3)], 1e-5, weight=2.0)
     assert weighted.epsilon == vote_total([("label", 4.0 * (1 - 2 * ULP), 3)], 1e-5).epsilon
 
 
-def test_the_comparison_pays_for_its_slack_and_for_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of δ what all kinds leave; the mean noise of all; and the grid that many kinds have time for."""
+def test_the_comparison_is_charged_for_its_slack_and_for_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rest of δ after all kinds; the mean noise of all kinds; and the grid for many kinds."""
     asked, strides = list[tuple[float, float]](), list[int]()
 
     def cost(_: PowerDivergence, count: int, __: float, stride: int) -> comparison.GaussianCost:
@@ -729,7 +729,7 @@ def test_the_comparison_pays_for_its_slack_and_for_rounding(monkeypatch: pytest.
         (lambda: composed_epsilon([(table_divergence([[0.5, 0.5]], [[0.5, 0.5]]), -1)], 1e-5), "count", "at least 0"),
     ],
 )
-def test_bad_input_is_named(make: Any, argument: str, accepted: str) -> None:
+def test_invalid_arguments_are_refused(make: Any, argument: str, accepted: str) -> None:
     with pytest.raises(InvalidInput, match=accepted) as caught:
         make()
     assert caught.value.argument == argument

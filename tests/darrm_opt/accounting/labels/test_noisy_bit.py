@@ -1,4 +1,4 @@
-"""Noisy bits: each step by its formula, in plain loops, with units of rounding too large to miss."""
+"""Noisy bits: each step by its formula in plain loops, with large units of rounding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNIT = 2.0**-9
 
 
 def any_gradients(losses: Array, orders: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    """Return numbers of either sign that follow no order, with errors that show."""
+    """Return irregular numbers of both signs, with visible errors."""
     x = losses * orders
     return (np.sin(3 * x), 0.3 + 0.2 * np.cos(5 * x)), (np.cos(7 * x), 0.4 + 0.3 * np.sin(9 * x))
 
@@ -32,7 +32,7 @@ def test_curvature_is_bounded_by_its_formula(move: Callable[..., None]) -> None:
     n, cells, orders, norms, error = 60, 2, np.array([0.5, 1.5]), (1.3, 0.4), 0.05
     low = RNG.uniform(-1, 0.5, (n, cells))
     high = low + RNG.exponential(0.4, (n, cells))
-    low[:6], high[6:12] = 0.0, 0.0  # a loss of 0 only at the end of its range
+    low[:6], high[6:12] = 0.0, 0.0  # a loss of 0 occurs only at the end of its range
     weights = RNG.exponential(1, (n, cells)) * RNG.choice([0.01, 1], (n, cells))
     bends = [[tuple(RNG.normal(0, 4, (2, n, cells))) for _ in range(2)] for _ in range(2)]
     found = noisy_bit.curvature_bound(low, high, weights, orders, norms, bends, error)
@@ -64,8 +64,8 @@ def test_curvature_is_bounded_by_its_formula(move: Callable[..., None]) -> None:
 
 
 @for_each("bent", [0.0, 0.02])
-def test_a_grid_is_bounded_by_its_points_and_what_bends_between(bent: float) -> None:
-    """Between long intervals first, then between all points of those that may hold the largest."""
+def test_a_grid_is_bounded_by_its_points_and_the_curvature_between(bent: float) -> None:
+    """First on long intervals, then between all points of those that may contain the largest value."""
     mu, error, slack, charge, step, orders = 0.4, 0.01, 0.03, 0.02, 0.3, np.array([0.5, 2.5])
     u, asked = np.linspace(-2.6, 3, 21), list[tuple[Array, ...]]()
     p, q = (np.stack([noisy_bit.normal_cdf(z), noisy_bit.normal_cdf(-z)], axis=1) for z in (u, u - mu))
@@ -106,7 +106,9 @@ def test_a_grid_is_bounded_by_its_points_and_what_bends_between(bent: float) -> 
 @for_each(
     ("mean", "shift", "counts_decide"), [(-2.5, 0.9, False), (-0.6, -0.7, False), (0.3, 0.9, False), (4.0, 0.5, True)]
 )
-def test_what_a_threshold_censors_is_charged_by_its_closed_form(mean: float, shift: float, counts_decide: bool) -> None:
+def test_noise_censored_by_a_threshold_is_charged_by_its_closed_form(
+    mean: float, shift: float, counts_decide: bool
+) -> None:
     orders = np.array([0.5, 0.8, 1.6, 3.5])
     tail = UNIT / 64
     with pytest.MonkeyPatch.context() as patch:
@@ -136,7 +138,7 @@ def test_what_a_threshold_censors_is_charged_by_its_closed_form(mean: float, shi
         assert (counts <= exact) == counts_decide
 
 
-def test_a_bit_is_the_larger_of_grid_and_tails_and_ends_of_ranges_belong_to_them(move: Callable[..., None]) -> None:
+def test_a_bit_is_the_larger_of_grid_and_tails_and_ranges_include_their_ends(move: Callable[..., None]) -> None:
     move(noisy_bit, ULP=UNIT)
     assert noisy_bit.GRID[0] == -9
     assert noisy_bit.GRID[-1] >= 9

@@ -1,4 +1,4 @@
-"""Pure loss of a label of Gaussian noise: never below that of any vote count, neighbour and answer, and close to it."""
+"""Pure loss of labels with Gaussian noise: against all vote counts, neighbours and answers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 
 
 def largest_loss(sigma: float, K: int, classes: int, affected: int) -> float:
-    """Return the largest loss, by a sum over all noisy counts of a class and all sets of classes that tie with it."""
+    """Return the largest loss, by sums over all noisy counts of a class and all sets of classes tied with it."""
     end = math.ceil(11 * sigma)
     masses = [math.exp(-k * k / (2 * sigma * sigma)) for k in range(-end - K, end + K + 1)]
     below = [math.fsum(masses[:k]) for k in range(len(masses))]
@@ -69,7 +69,9 @@ def largest_loss(sigma: float, K: int, classes: int, affected: int) -> float:
         (0.6, 14, 2, 1, 0.01),
     ],
 )
-def test_never_below_any_vote_count_and_close(sigma: float, K: int, classes: int, affected: int, share: float) -> None:
+def test_the_loss_is_just_above_that_of_all_vote_counts(
+    sigma: float, K: int, classes: int, affected: int, share: float
+) -> None:
     found, exact = label_loss(sigma, K, classes, affected), largest_loss(sigma, K, classes, affected)
     assert found is not None
     assert exact * (1 - 1e-12) <= found <= exact * (1 + share)
@@ -79,7 +81,7 @@ def test_never_below_any_vote_count_and_close(sigma: float, K: int, classes: int
     ("sigma", "K", "classes", "affected", "share"),
     [(8.0, 6, 3, 1, 0.8), (20.0, 4, 3, 2, 0.3), (30.0, 3, 4, 1, 0.2), (60.0, 2, 2, 1, 0.07), (60.0, 1, 3, 1, 0.06)],
 )
-def test_blocks_of_wide_noise_are_never_below_any_vote_count(
+def test_the_loss_of_wide_noise_is_never_below_that_of_a_vote_count(
     sigma: float, K: int, classes: int, affected: int, share: float
 ) -> None:
     module = sys.modules[label_loss.__module__]
@@ -89,12 +91,12 @@ def test_blocks_of_wide_noise_are_never_below_any_vote_count(
 
 
 @for_each(("K", "classes"), [(1, 2), (5, 3), (250, 10), (3, 2**20)])
-def test_noise_of_any_width_has_a_loss_that_falls_with_it(K: int, classes: int) -> None:
-    """Beyond σ = 20,000 there was none."""
+def test_the_loss_decreases_with_the_width_of_the_noise(K: int, classes: int) -> None:
+    """Also above σ = 20,000, where once there was no loss."""
     widths = [1e3, 1.9e4, 2.1e4, 1e5, 1e7, 1e10, 1e12]
     losses = [label_loss(sigma, K, classes, 1) or 0.0 for sigma in widths]
     assert all(more > less > 0 for more, less in pairwise(losses))
-    # The mean of x + φ(x)/Φ(x) under the density of the largest of C, where one vote is nothing.
+    # The mean of x + φ(x)/Φ(x) under the density of the largest of C, for infinitesimal votes.
     x = np.linspace(-9, 9, 40_001)
     below = np.cumsum(np.exp(-x * x / 2))
     weights = np.exp(-x * x / 2 + (classes - 1) * np.log(below / below[-1]))
@@ -102,7 +104,7 @@ def test_noise_of_any_width_has_a_loss_that_falls_with_it(K: int, classes: int) 
     assert limit < losses[-1] * widths[-1] < limit * 1.01
 
 
-def test_what_is_of_no_use_has_none() -> None:
+def test_very_small_noise_has_no_finite_loss() -> None:
     assert label_loss(0.3, 250, 3, 1) is None
     assert label_loss(1e9, 10**12, 3, 1) is None
     wide = label_loss(1e4, 5, 3, 1)
@@ -111,7 +113,7 @@ def test_what_is_of_no_use_has_none() -> None:
 
 
 def largest_check_loss(sigma: float, threshold: float, K: int, classes: int, affected: int) -> float:
-    """Return the largest loss of a check, by a sum over all noise of every largest count."""
+    """Return the largest loss of a check, by sums over all noise for every largest count."""
     end = math.ceil(40 * sigma) + K + abs(math.ceil(threshold))
     masses = {x: math.exp(-x * x / (2 * sigma * sigma)) for x in range(-end, end + 1)}
     counts = range(-(-K // classes), K + 1)
@@ -142,8 +144,8 @@ def test_the_loss_of_a_check_is_that_of_its_rarest_answer() -> None:
     assert check_loss(1e6, 1e9, 5, 3, 1) is None
 
 
-def test_less_noise_never_has_a_finite_total_where_more_has_none() -> None:
-    """A label beyond the noise whose laws are listed, with a check of little noise."""
+def test_if_less_noise_has_a_finite_total_more_noise_has_one() -> None:
+    """A label with wider noise than that of listed laws, and a check with little noise."""
     less, more = (NoisyMaximum(3, 3, sigma, threshold=2.5, check_sigma=0.85) for sigma in (27.0, 35.0))
     assert cost(more, 1, 7e-209).epsilon < cost(less, 1, 7e-209).epsilon < 3
     for check_sigma in (0.3, 0.85):  # among many voters: at any threshold
@@ -151,7 +153,7 @@ def test_less_noise_never_has_a_finite_total_where_more_has_none() -> None:
         assert cost(many, 3, 1e-6).epsilon < math.inf
 
 
-def test_a_total_without_delta_is_there_and_grows_with_the_releases() -> None:
+def test_a_total_at_delta_0_exists_and_increases_with_the_releases() -> None:
     mechanism = NoisyMaximum(11, 5, 4.0)
     one, ten = (cost(mechanism, releases, 0.0) for releases in (1, 10))
     assert ten.epsilon == pytest.approx(10 * one.epsilon)
@@ -160,16 +162,14 @@ def test_a_total_without_delta_is_there_and_grows_with_the_releases() -> None:
     assert 0 < cost(few, 1, 0.0).epsilon < cost(many, 1, 0.0).epsilon < math.inf
 
 
-def test_noise_is_found_without_delta() -> None:
+def test_noise_is_calibrated_at_delta_0() -> None:
     found = NoisyMaximum.calibrated(11, 5, Privacy(1.0, 0.0), 2)
     assert 0.999 < cost(found, 2, 0.0).epsilon <= 1.0
 
 
 @pytest.mark.parametrize("sigma", [300.0, 411.5])
-def test_growths_that_are_summed_at_once_are_those_of_the_recursion(
-    sigma: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Far less apart than the error that is charged for them."""
+def test_vectorised_sums_are_those_of_the_recursion(sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They differ by far less than the error charged."""
     end = math.ceil(12 * sigma) + 2
     module = sys.modules[label_loss.__module__]
     at_once = module._growths(sigma, -5 - 2 * end, 7 + end)
@@ -179,7 +179,7 @@ def test_growths_that_are_summed_at_once_are_those_of_the_recursion(
     assert np.abs(at_once / steps - 1).max() < at_once.size * 2.0**-53
 
 
-def test_growths_are_summed_at_once_where_many_are_normal_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_are_vectorised_if_many_are_normal_doubles(monkeypatch: pytest.MonkeyPatch) -> None:
     module, at_once = sys.modules[label_loss.__module__], list[int]()
     assert module.MIN_EXPONENT == -700
 
@@ -201,7 +201,7 @@ def test_growths_are_summed_at_once_where_many_are_normal_doubles(monkeypatch: p
         assert at_once == expected
 
 
-def test_a_check_is_summed_within_limits_and_bounded_by_its_first_step_beyond_them() -> None:
+def test_a_check_is_summed_within_limits_and_else_bounded_by_its_first_step() -> None:
     """Three steps from 7 below 0, of the class with 3 of 9 votes that needs 10."""
     module, asked, sigma, limits = sys.modules[label_loss.__module__], list[Any](), 2.0, (24 + 7) / 4
     of = (sigma, 9.5, 9, 3, 3)
@@ -238,7 +238,7 @@ def logsumexp(logs: Sequence[Decimal]) -> Decimal:
 
 @for_each(("left", "own"), [(4, 0), (3, 1), (1, 6)])
 def test_a_step_is_its_formula_in_forty_digits(left: int, own: int) -> None:
-    """With an ulp of 1e-6, so that what it charges is seen."""
+    """With an ulp of 1e-6, so that the charge is visible."""
     module, sigma, classes, end = sys.modules[label_loss.__module__], 1.5, 3, 6
     origin = left + own + 2 * end
     growths = module._growths(sigma, -origin, left + own + end + 2)
@@ -269,7 +269,7 @@ def test_a_step_is_its_formula_in_forty_digits(left: int, own: int) -> None:
 
 @for_each(("sigma", "K"), [(3.0, 1), (700.0, 100)])
 def test_blocks_are_their_formula_in_forty_digits(sigma: float, K: int) -> None:
-    """With a relative error of 1e-4 and an ulp of 1e-9, so that what they charge is seen."""
+    """With a relative error of 1e-4 and an ulp of 1e-9, so that the charges are visible."""
     module, classes, end, start = sys.modules[label_loss.__module__], 3, 3, 2
     error, ulp = Decimal("1e-4"), Decimal("1e-9")
     changes: dict[str, Any] = {
@@ -302,7 +302,7 @@ def test_blocks_are_their_formula_in_forty_digits(sigma: float, K: int) -> None:
         assert abs(Decimal(found) / exact - 1) < Decimal("1e-8")
 
 
-def test_ends_of_ranges_belong_to_them_and_growths_keep_to_normal_doubles() -> None:
+def test_ranges_include_their_ends_and_growths_stay_normal_doubles() -> None:
     module = sys.modules[label_loss.__module__]
     with patch.multiple(module, MIN_WIDE_SIGMA=20.0, MAX_WIDE_SIGMA=20.0, MAX_WIDE_VOTERS=3):
         assert module._wide_loss(20.0, 60, 3, 1) is not None
@@ -324,6 +324,6 @@ def test_ends_of_ranges_belong_to_them_and_growths_keep_to_normal_doubles() -> N
         assert module.label_loss.__wrapped__(sigma, K, 3, 2) < wide
     with patch.object(module, "_wide_loss", lambda *_: 1e-9):
         assert module.label_loss.__wrapped__(sigma, K, 3, 2) == 1e-9
-    far = module._growths(200.0, -400 - 4804, 2804)  # chances down to e^(−1,000)
+    far = module._growths(200.0, -400 - 4804, 2804)  # probabilities down to e^(−1,000)
     assert far.size == 400 + 4804 + 2804 + 1
     assert np.all(np.isfinite(far) & (far > 0))

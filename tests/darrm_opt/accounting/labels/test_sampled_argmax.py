@@ -1,4 +1,4 @@
-"""Laws of labels in a sample, for any votes: each from the rule, by all noise that is not cut off."""
+"""Laws of labels of a sample, for any votes: each from the rule, by enumeration of the truncated noise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from darrm_opt.noise import Array
 SIGMA, REACH = 0.75, 1
 
 TIES = [(1 / (m + 1), 1 / (m + 2), 1 / (m + 3)) for m in range(1, 7)]
-"""Shares of one to three of the means if m other classes tie with them."""
+"""Shares of one to three given classes if m other classes tie with them."""
 
 CORNERS = [(0, 0, 0), (1 / 8, 0, 0), (1 / 8, 1 / 8, 0), (1 / 8, 1 / 8, 1 / 8)]  # the same for more than six
 
@@ -28,7 +28,7 @@ def masses(reach: int = REACH, sigma: float = SIGMA) -> dict[int, float]:
 
 
 def law(means: Sequence[int], ties: Sequence[float] | None) -> list[float]:
-    """Return the chances of the classes with those means, and of any other, whose largest value is 0 (None: −∞)."""
+    """Return the probabilities of classes with these means, and of the others, whose largest value is 0 (None: −∞)."""
     noise, chances = masses(), [0.0] * (len(means) + 1)
     for draws in product(noise, repeat=len(means)):
         chance = math.prod(noise[draw] for draw in draws)
@@ -43,7 +43,7 @@ def law(means: Sequence[int], ties: Sequence[float] | None) -> list[float]:
 
 
 def check(found: Sequence[Array], bases: list[tuple[int, ...]], ties: list[Any]) -> None:
-    """Check laws with one vote more for the first class, for the second, and so on."""
+    """Compare laws with one more vote for the first class, the second, and so on."""
     for place, laws in enumerate(found):
         means = [tuple(mean + (n == place) for n, mean in enumerate(base)) for base in bases]
         exact = [law(each, tie) for tie in ties for each in means]
@@ -51,16 +51,16 @@ def check(found: Sequence[Array], bases: list[tuple[int, ...]], ties: list[Any])
 
 
 @for_each(("others", "ties"), [(1, TIES[:1]), (6, TIES), (9, [*TIES, *CORNERS])])
-def test_cells_are_those_of_the_rule(others: int, ties: list[Any]) -> None:
-    """At all means from where one vote more does not reach the others to where one less is above them."""
+def test_cells_follow_the_rule(others: int, ties: list[Any]) -> None:
+    """At all means, from one that cannot win with one more vote to one that cannot lose with one less."""
     noise, means = sampled_argmax._CutNoise(SIGMA, REACH), range(-REACH - 2, REACH + 1)
     check(sampled_argmax._three_cells(noise, others), [*product(means, repeat=2)], ties)
     check(sampled_argmax._four_cells(noise, others), [*product(means, repeat=3)], ties)
 
 
-def test_cells_of_classes_that_alone_can_win_are_those_of_the_rule() -> None:
+def test_cells_of_the_only_classes_that_can_win_follow_the_rule() -> None:
     noise = sampled_argmax._CutNoise(SIGMA, REACH)
-    apart = range(-2 * REACH - 2, 2 * REACH + 3)  # so far that one vote changes nothing
+    apart = range(-2 * REACH - 2, 2 * REACH + 3)  # so far apart that one vote changes nothing
     check(sampled_argmax._three_alone(noise), [(0, i, j) for i, j in product(apart, repeat=2)], [None])
     off, on = sampled_argmax._two_cells(noise)
     leads = range(-2 * REACH - 1, 2 * REACH + 2)
@@ -71,7 +71,7 @@ def test_cells_of_classes_that_alone_can_win_are_those_of_the_rule() -> None:
 # ------------------------------------------------------------------------------------------- which laws are listed
 
 
-def test_noise_is_cut_off_at_the_least_end_of_at_most_that_chance() -> None:
+def test_noise_is_truncated_at_the_least_end_within_the_probability() -> None:
     for end, chance in ((11, sampled_argmax.cut_chance(11)), (12, sampled_argmax.cut_chance(11) * 0.999), (20, 0.0)):
         assert sampled_argmax.cut_end(chance) == end
     assert sampled_argmax.cut_end(1.0) == sampled_argmax.MIN_END
@@ -79,8 +79,8 @@ def test_noise_is_cut_off_at_the_least_end_of_at_most_that_chance() -> None:
 
 
 @for_each("listed", [True, False])
-def test_a_label_is_its_cells_or_the_counts_behind_it(listed: bool) -> None:
-    chance = sampled_argmax.cut_chance(10) / 2  # of two classes, and 5/2 of it of two counts
+def test_a_label_has_the_laws_of_its_cells_or_of_noisy_counts(listed: bool) -> None:
+    chance = sampled_argmax.cut_chance(10) / 2  # for two classes, and 5/2 of it for two counts
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampled_argmax, "sampled_label_laws", lambda *of: ("cells", *of) if listed else None)
         patch.setattr(sampled_argmax, "sampled_counts", lambda *of: ("counts", *of))
@@ -100,7 +100,7 @@ def test_a_label_is_its_cells_or_the_counts_behind_it(listed: bool) -> None:
 
 @for_each(
     ("classes", "neighbours", "shapes"),
-    [  # by the numbers of means and of ways to tie, with a reach of 1
+    [  # by the numbers of means and of ties, with a reach of 1
         (2, "add-remove", [(7, 2)]),
         (3, "add-remove", [(7, 2), (25, 3)]),
         (4, "add-remove", [(7, 2), (50, 3)]),
@@ -132,8 +132,8 @@ def test_laws_are_listed_up_to_their_limits(classes: int, neighbours: Any, shape
 
 
 @for_each(("affected", "neighbours"), [(1, "add-remove"), (2, "replace-one")])
-def test_counts_are_listed_by_their_lead(affected: int, neighbours: Any) -> None:
-    """Leads of −last..last, by sums over both noises; those of one side only are one answer each."""
+def test_the_laws_of_counts_are_listed_by_their_lead(affected: int, neighbours: Any) -> None:
+    """Leads of −last..last, by sums over both noises; those possible on one side only are one answer each."""
     sigma, end, last = 0.5, 9, 10
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampled_argmax, "MIN_SIGMA", sigma)
@@ -160,15 +160,15 @@ def test_counts_are_listed_by_their_lead(affected: int, neighbours: Any) -> None
     assert {each.missing for each in found} == {2 * sampled_argmax.cut_chance(end)}
 
 
-def test_a_label_of_any_votes_is_its_cells_for_one_vote() -> None:
+def test_one_moved_vote_gives_the_cells_of_a_label() -> None:
     cells, found = sampled_argmax.sampled_label_laws(0.5, 3, "add-remove"), sampled_argmax.label_of_any_votes(0.5, 3, 1)
     assert cells is not None
     assert found.missing == cells[0].missing
     assert found.pairs.on_data.shape == (2 * sum(each.off.shape[0] for each in cells), 3)
 
 
-def test_few_leads_stay_as_they_are(move: Callable[..., None]) -> None:
-    """At the limit, and beyond it with both ends among those that are kept."""
+def test_few_leads_are_not_merged(move: Callable[..., None]) -> None:
+    """At the limit, and above it with both ends kept."""
     off, on = (np.exp(-((np.arange(9.0) - mean) ** 2) / 8) for mean in (4, 5))
     move(sampled_argmax, ATOMS=9)
     assert sampled_argmax._joined_atoms(off, on, 0.25)[0] is off
@@ -180,7 +180,7 @@ def test_few_leads_stay_as_they_are(move: Callable[..., None]) -> None:
 
 
 @for_each("affected", [1, 2])
-def test_counts_and_checks_of_any_votes_are_sums_of_noise(affected: int) -> None:
+def test_laws_of_counts_and_checks_are_sums_of_noise(affected: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sampled_argmax, "MIN_END", 1)
         check = sampled_argmax.check_of_any_votes(SIGMA, affected)
@@ -208,8 +208,8 @@ def test_counts_and_checks_of_any_votes_are_sums_of_noise(affected: int) -> None
     np.testing.assert_allclose(counts.pairs.on_neighbour, [q for _, q in pairs], rtol=1e-13)
 
 
-def test_votes_are_gained_by_as_many_counts_as_there_are_other_classes() -> None:
-    """Each way in both orders: (3), (2, 1) and (1, 1, 1)."""
+def test_votes_are_gained_by_up_to_all_other_classes() -> None:
+    """All partitions in both orders: (3), (2, 1) and (1, 1, 1)."""
     rows = [sampled_argmax.counts_of_any_votes(SIGMA, classes, 3).pairs.on_data.shape[0] for classes in (2, 3, 4, 5)]
     assert rows == [2, 4, 6, 6]
     assert sampled_argmax._gains(4, 2, 3) == [(2, 2), (2, 1, 1)]

@@ -1,7 +1,7 @@
-"""Enumeration of votes: every pair of neighbouring histograms of a small vote, and the recursion over their labels.
+"""Enumeration of votes: all pairs of neighbouring histograms of a small vote, and the recursion over their labels.
 
-Slow and obvious: the oracle for `darrm_opt.accounting.labels`. The laws of a label are integrals to some 1e-14 and
-nothing is rounded outward, so these numbers are no guarantee.
+A slow and simple oracle for `darrm_opt.accounting.labels`. The laws of a label are integrals to some 1e-14 and
+nothing is rounded outward, so these numbers guarantee nothing.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def check_pairs(K: int, classes: int, sigma: float, threshold: float) -> list[Pa
 
 
 def recursion_delta(steps: Sequence[Sequence[Pair]], epsilons: Array, *, points: int = POINTS) -> Array:
-    """Return the largest δ at each total ε that releases show, each chosen among pairs in the light of those before it.
+    """Return the largest δ at each total ε of releases whose pairs are chosen adaptively.
 
     V_0(x) = (1 − x)₊, V_n(x) = max over the pairs of Σ_c P_c·V_{n−1}(xQ_c/P_c), on a grid in ln x with chords in x
     between the points, which lie above the convex V.
@@ -122,7 +122,7 @@ def recursion_delta(steps: Sequence[Sequence[Pair]], epsilons: Array, *, points:
 def exact_recursion_delta(
     steps: Sequence[Sequence[Sequence[tuple[Fraction, Fraction]]]], total_epsilon: float
 ) -> Fraction:
-    """Return the same in rationals, every transcript enumerated.
+    """Return the same in rationals, by enumeration of all transcripts.
 
     Args:
         steps: for each release in turn the pairs, each a sequence of outcomes (P, Q).

@@ -1,4 +1,4 @@
-"""The adaptive recursion: every transcript of a few releases, and each step by its formula with large units of rounding."""
+"""The adaptive recursion: all transcripts of a few releases, and each step by its formula with large rounding units."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from darrm_opt.noise import Array
 UNIT = 2.0**-20
 
 
-def test_the_adaptive_recursion_is_that_of_every_transcript() -> None:
+def test_the_recursion_is_that_of_all_transcripts() -> None:
     rng = np.random.default_rng(7)
     p, q = (rng.dirichlet(np.ones(3), 5) + 0.02 for _ in range(2))
     p, q = (law / law.sum(axis=1, keepdims=True) for law in (p, q))
-    p[0], q[0] = (0.5, 0.499, 0.001), (0.6, 0.4, 0.0)  # answers that only one side can give
+    p[0], q[0] = (0.5, 0.499, 0.001), (0.6, 0.4, 0.0)  # answers possible on one side only
     for queries in (2, 3):
         delta = attained(p, q, queries, math.exp(1.0))
         found = adaptive_epsilon([LawPairs(p, q)], queries, delta)
         assert 1.0 <= found <= 1.005
         halves = [LawPairs(p[:2], q[:2]), LawPairs(p[2:], q[2:])]
         assert adaptive_epsilon(halves, queries, delta) == pytest.approx(found, rel=1e-9)
-    assert adaptive_epsilon([LawPairs(p, q)], 1, 0.01) == LawPairs(p, q).epsilon(0.01)  # exactly: no grid
+    assert adaptive_epsilon([LawPairs(p, q)], 1, 0.01) == LawPairs(p, q).epsilon(0.01)  # exact: no grid
 
 
-def test_an_answer_of_one_side_alone_counts_in_every_step() -> None:
-    """Two releases show it with chance 1 − 0.9²: at less δ nothing is proved, and little is left at more."""
+def test_an_answer_possible_on_one_side_only_counts_in_every_step() -> None:
+    """Two releases give it with probability 1 − 0.9²: below that δ there is no total, above it a small one."""
     p, q = np.array([[0.9, 0.1], [0.5, 0.5]]), np.array([[1.0, 0.0], [0.5, 0.5]])
     with pytest.raises(DeltaTooSmall):
         adaptive_epsilon([LawPairs(p, q)], 2, 0.18)
@@ -47,13 +47,13 @@ def test_an_answer_of_one_side_alone_counts_in_every_step() -> None:
     assert 0.8 <= adaptive_epsilon([losing], 2, delta) <= 0.805
 
 
-def test_an_adaptive_recursion_that_takes_too_long_is_not_begun() -> None:
+def test_a_recursion_that_takes_too_long_is_not_started() -> None:
     laws = LawPairs(np.full((10_000, 4), 0.25), np.full((10_000, 4), 0.25))
     with pytest.raises(TooMuchWork):
         adaptive_epsilon([laws], 2, 1e-5)
 
 
-def test_a_step_is_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_follows_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adaptive, "ULP", UNIT)
     step, values = 0.25, np.linspace(0.75, 0.125, 9) ** 2
     p = np.array([[0.5, 0.3, 0.2, 0.0], [0.1, 0.2, 0.3, 0.4], [0.5, 0.5, 0.0, 0.0]])
@@ -84,7 +84,7 @@ def test_a_step_is_its_formula(monkeypatch: pytest.MonkeyPatch) -> None:
         assert value == pytest.approx(min(1.0, max(sums) * (1 + 64 * UNIT)), rel=1e-13)
 
 
-def test_a_total_is_read_from_a_grid_as_wide_as_the_losses(move: Callable[..., None]) -> None:
+def test_the_grid_of_a_total_covers_the_losses(move: Callable[..., None]) -> None:
     p, q = np.array([[0.5, 0.5], [0.75, 0.25], [0.5, 0.5]]), np.array([[0.25, 0.75], [0.25, 0.75], [0.5, 0.5]])
     family = [LawPairs(p[:1], q[:1]), LawPairs(p[1:], q[1:])]
     asked: dict[str, Any] = {}
@@ -112,13 +112,13 @@ def test_a_total_is_read_from_a_grid_as_wide_as_the_losses(move: Callable[..., N
             near, far = (math.exp(-(points + min(n, points)) / 4) for n in (place, place + 1))
             expected = ((1 - share) * near + share * far) * (1 + 8 * UNIT)
             assert asked["curve"](epsilon) == pytest.approx(expected, rel=1e-12)
-    # What is just within the limits: 5 points, 6 answers, 2 releases.
+    # Just within the limits: 5 points, 6 answers, 2 releases.
     move(adaptive, MAX_STEP=asked["reach"] / 5, MAX_WORK=11 * 6 * 2)
     assert adaptive_epsilon(family, 2, 0.5) == 1.0
     for limit in ({"MAX_STEP": asked["reach"] / 5.001}, {"MAX_STEP": 9.0, "MAX_WORK": 11 * 6 * 2 - 1}):
         move(adaptive, **limit)
         with pytest.raises(TooMuchWork):
             adaptive_epsilon(family, 2, 0.5)
-    assert adaptive_epsilon(family, 1, 0.125) == max(laws.epsilon(0.125) for laws in family)  # of one: no grid
+    assert adaptive_epsilon(family, 1, 0.125) == max(laws.epsilon(0.125) for laws in family)  # one release: no grid
     one_side = np.array([[0.0, 0.5, 0.5]]), np.array([[0.25, 0.25, 0.5]])
     assert adaptive._largest_loss(*one_side) == adaptive._largest_loss(*one_side[::-1]) == math.log(2)

@@ -1,4 +1,4 @@
-"""Random allocation: never below what every allocation and adaptive transcript shows, and close to it."""
+"""Random allocation: totals just above those of all allocations and adaptive transcripts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MECHANISMS = {
     "permute_and_flip": mechanism_class("permute_and_flip").of(2, 3, 0.7),
 }
 
-ONE = mechanism_class("permute_and_flip").of(1, 2, 2.0)  # one voter of two classes: its answer, mostly
+ONE = mechanism_class("permute_and_flip").of(1, 2, 2.0)  # one voter of two classes, mostly answered as it votes
 
 
 def allocated(among: int, times: int = 1, records: int = 2) -> Sampling:
@@ -43,7 +43,7 @@ CASES = [*((name, *times) for name in MECHANISMS for times in ((2, 1), (3, 2))),
 
 @for_each(("name", "among", "times"), CASES)
 @for_each("more", [True, False])
-def test_never_below_every_allocation_and_transcript(name: str, among: int, times: int, more: bool) -> None:
+def test_never_below_any_allocation_and_transcript(name: str, among: int, times: int, more: bool) -> None:
     mechanism, rng = MECHANISMS[name], Random(f"{name} {among} {times}")
     votes = [random_vote(rng, mechanism.classes), shown(9, 1)]
     data, neighbour = ([0, 9], [0, None]) if more else ([0, None], [0, 9])
@@ -51,12 +51,12 @@ def test_never_below_every_allocation_and_transcript(name: str, among: int, time
     true = worst_allocated_delta(data, neighbour, votes, shape, law, among=among, times=times)
     for delta in (0.0, 1e-3, 3e-2):
         found = cost(mechanism, among, delta, allocated(among, times))
-        slope = exp_fraction(min(found.epsilon, 50.0))  # the least of all accounts
+        slope = exp_fraction(min(found.epsilon, 50.0))  # the least account
         assert true(slope) <= Fraction(delta), found.epsilons
 
 
 def truth(mechanism: VoteMechanism, delta: float, *, among: int, times: int) -> float:
-    """The ε of a round, to 1e-3, of one record that its voter shows."""
+    """The ε of a round, to 1e-3, if the only voter reveals one record."""
     law, low, high = drawn_law(mechanism), 0.0, 30.0
     both = [
         worst_allocated_delta(with_it, without, [shown(9, 1)], (1, 2), law, among=among, times=times)
@@ -70,14 +70,14 @@ def truth(mechanism: VoteMechanism, delta: float, *, among: int, times: int) -> 
 
 
 @for_each(("among", "times", "least"), [(2, 1, 0.99), (4, 1, 0.99), (6, 1, 0.99), (4, 2, 0.94), (6, 2, 0.95)])
-def test_close_to_what_one_voter_shows(among: int, times: int, least: float) -> None:
+def test_the_total_is_close_to_the_loss_by_one_voter(among: int, times: int, least: float) -> None:
     for delta in (1e-3, 3e-2):
         found = cost(ONE, among, delta, allocated(among, times)).epsilon
         assert least * found <= truth(ONE, delta, among=among, times=times) <= found
 
 
 def test_many_queries_in_one_round() -> None:
-    """Binomial counts of one question, for t far beyond an enumeration."""
+    """By binomial counts of one question, for t far beyond enumeration."""
     among, p = 200, float(drawn_law(ONE)((1, 0))[0])
     ones, delta = np.arange(among + 1), 1e-4
     logs = np.array([math.lgamma(among + 1) - math.lgamma(k + 1) - math.lgamma(among - k + 1) for k in ones])
@@ -90,15 +90,15 @@ def test_many_queries_in_one_round() -> None:
         assert (shown_by <= delta) == most
 
 
-def test_a_rate_is_not_an_allocation() -> None:
-    """Coins of rate k/t may leave a record out of all queries, where it is in k of them: their account is below."""
+def test_poisson_sampling_is_not_a_bound_for_allocation() -> None:
+    """At rate k/t a record may be in no query, where an allocation has it in k: the account of the rate is lower."""
     mechanism = mechanism_class("permute_and_flip").of(1, 2, 12.0)
     apart = cost(mechanism, 2, 0.6, Sampling(1, rate=0.5)).epsilon
     assert truth(mechanism, 0.6, among=2, times=1) > 1.1 * apart
     assert cost(mechanism, 2, 0.6, allocated(2)).epsilon > 1.1 * apart
 
 
-def test_without_a_delta_a_record_is_as_if_in_its_releases_alone() -> None:
+def test_at_delta_0_only_the_releases_with_the_record_count() -> None:
     for queries, releases in ((3, 2), (10, 4), (11, 5), (12, 6)):
         assert in_most(allocated(5, 2), queries) == releases
         found = cost(ONE, queries, 0.0, allocated(5, 2))
@@ -106,13 +106,13 @@ def test_without_a_delta_a_record_is_as_if_in_its_releases_alone() -> None:
         assert found.account.endswith("unsampled")
 
 
-def test_rounds_are_composed_and_none_is_free() -> None:
+def test_every_round_is_charged() -> None:
     one, two, three = (cost(ONE, 10 * rounds, 1e-4, allocated(10)).epsilon for rounds in (1, 2, 3))
     assert one < two < three <= 3.001 * one
     assert cost(ONE, 21, 1e-4, allocated(10)).epsilon == three
 
 
-def test_two_releases_of_a_round_have_an_account_of_their_own() -> None:
+def test_two_releases_of_a_round_have_an_account() -> None:
     assert {"pld", "renyi"} <= cost(ONE, 2, 1e-3, allocated(2)).epsilons.keys()
 
 
@@ -120,7 +120,7 @@ def test_any_votes_and_large_ensembles_have_an_account() -> None:
     sampling = Sampling(5452, scheme="random-allocation", among=136)
     many = NoisyMaximum(100, 10, 1.6)  # laws of any votes
     assert cost(many, 500, 1e-5, sampling).epsilon < 0.2 * cost(many, 4, 1e-5).epsilon
-    two = mechanism_class("exponential").of(40, 6, 0.5, affected=2)  # an ε alone
+    two = mechanism_class("exponential").of(40, 6, 0.5, affected=2)  # only an ε
     assert two.sampled_laws(sampling) is None
     assert cost(two, 136, 1e-5, sampling).epsilon < 0.6 * cost(two, 1, 1e-5).epsilon
     total = Privacy(3.0, 1e-5)
@@ -146,7 +146,7 @@ def test_uncovered_totals_are_refused() -> None:
             Sampling(10, 3, **given)
 
 
-def test_records_say_how_often_and_old_ones_are_read() -> None:
+def test_records_state_the_allocation_and_old_ones_are_read() -> None:
     sampling = allocated(5, 2)
     assert tuple(sampling.record()) == ALLOCATION_FIELDS
     assert Sampling.from_record(sampling.record()) == sampling
@@ -162,7 +162,7 @@ def test_records_say_how_often_and_old_ones_are_read() -> None:
     [
         allocated(5),
         Sampling(10, 2, labels=3),
-        Sampling(10, 2, scheme="each-voter"),  # as for one voter it was said to be, which is too little
+        Sampling(10, 2, scheme="each-voter"),  # as once stated for one voter, which is too low
         Sampling(10, 2, scheme="each-voter-with-replacement"),
     ],
 )
@@ -180,10 +180,10 @@ def test_one_release_costs_no_more_than_its_round() -> None:
 
 
 @for_each("mechanism", [NoisyMaximum(5, 3, 2.0), NoisyMaximum(4, 3, 3.0, threshold=2.0, check_sigma=3.0)])
-def test_no_account_states_less_for_more_rounds(mechanism: NoisyMaximum) -> None:
-    """Each account, not the least alone: one round is one release that every record is in, whose laws are listed."""
+def test_no_account_decreases_with_more_rounds(mechanism: NoisyMaximum) -> None:
+    """Each account, not only the least: one round is one release of all records, whose laws are listed."""
     rounds = [cost(mechanism, each, 1e-5, allocated(4)).epsilons for each in (4, 8, 12)]
     for less, more in pairwise(rounds):
         for account in {*less} & {*more}:
             assert less[account] <= more[account] * (1 + 1e-9), account
-    assert not {"renyi, unsampled", "gaussian, unsampled"} & {*rounds[0]}  # of any votes, where these pairs are exact
+    assert not {"renyi, unsampled", "gaussian, unsampled"} & {*rounds[0]}  # laws of any votes; these pairs are exact

@@ -1,4 +1,4 @@
-"""Bounds are never NaN: what was not computed bounds nothing, and comparisons with it fail."""
+"""Bounds are never NaN: a value that was not computed is no bound, and comparisons with it fail."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ def test_nan_bounds_nothing() -> None:
 
 @for_each("error", [math.nan, 1.0, math.inf, -0.5])
 def test_laws_of_unknown_error_are_rejected(error: float) -> None:
-    with pytest.raises(InvalidInput, match="error"):  # they would cost nothing at a delta of 0
+    with pytest.raises(InvalidInput, match="error"):  # they would cost nothing at δ = 0
         LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]), error=error)
 
 
-def test_a_loss_whose_quotient_overflows_is_finite_and_too_far_for_the_adaptive_recursion() -> None:
+def test_a_loss_whose_quotient_overflows_is_finite_and_too_large_for_the_adaptive_recursion() -> None:
     least = math.ulp(0.0)
     laws = LawPairs(np.array([[least, 0.5, 0.5], [1.0, 0.0, 0.0]]), np.array([[1.0, 0.0, 0.0], [least, 0.5, 0.5]]))
     with pytest.raises(TooMuchWork):
@@ -64,7 +64,7 @@ def test_a_loss_whose_quotient_overflows_is_finite_and_too_far_for_the_adaptive_
         adaptive_epsilon([impossible], 2, 0.5)
 
 
-def test_one_pair_of_laws_that_was_not_computed_leaves_no_bound_of_a_family() -> None:
+def test_a_family_with_one_pair_that_was_not_computed_has_no_bound() -> None:
     orders = np.linspace(1.5, 4, 6)
     p, q = np.array([[0.5, 0.3, 0.2], [0.6, 0.2, 0.2]]), np.array([[0.4, 0.35, 0.25], [0.3, 0.4, 0.3]])
     assert np.all(discrete_gaussian_argmax._largest(p, q, orders) > 0)
@@ -91,11 +91,11 @@ def test_a_guarantee_that_was_not_computed_is_not_used() -> None:
     lost = ReleaseGuarantee(divergence=lambda: PowerDivergence(np.array([0.5]), np.array([math.nan]), math.inf, "lost"))
     total = total_of([(lost, 3)], 1e-5)
     assert total.epsilon == math.inf
-    with pytest.raises(DeltaTooSmall):  # and not a total
+    with pytest.raises(DeltaTooSmall):  # rather than a total
         _ = total.best
 
 
-def test_sampled_pairs_are_mixtures_with_the_errors_of_their_making() -> None:
+def test_sampled_pairs_are_mixtures_with_their_rounding_errors() -> None:
     off, on, other = (np.array([law]) for law in ([0.5, 0.5], [0.25, 0.75], [0.875, 0.125]))
     added, removed = LawTriples(off, on, error=1e-12).pairs(0.25)
     (replaced,) = LawTriples(off, on, other, error=1e-12).pairs(0.25)
@@ -109,28 +109,28 @@ def test_sampled_pairs_are_mixtures_with_the_errors_of_their_making() -> None:
     assert LawTriples(off, on, other * 2).pairs(1.0)[0].on_neighbour.tolist() == [[1.0, 0.25]]
 
 
-def test_what_one_side_alone_shows_is_like_no_noise_at_all() -> None:
+def test_disjoint_laws_are_like_no_noise() -> None:
     shown: Any = SimpleNamespace(finite=True, affinity=0.0)
     assert estimated_shift([(ReleaseGuarantee(laws=lambda: shown), 2)]) == math.inf
 
 
-def test_powers_are_added_up_by_their_logarithms() -> None:
+def test_powers_are_summed_by_their_logarithms() -> None:
     p, q = np.array([0.5, 0.25, 0.25, 0.0]), np.array([0.25, 0.5, 0.125, 0.125])
     with np.errstate(divide="ignore"):
         logs = np.log(p), np.log(q)
     assert float(log_power_sum(*logs, 3.0)) == pytest.approx(
         math.log(float(np.sum(p[:3] ** 3 / q[:3] ** 2))), rel=1e-14
     )
-    assert float(log_power_sum(*logs[::-1], 3.0)) == math.inf  # an answer of only one side
-    never = np.append(logs[0], -math.inf), np.append(logs[1], -math.inf)  # one of neither
+    assert float(log_power_sum(*logs[::-1], 3.0)) == math.inf  # an answer possible on one side only
+    never = np.append(logs[0], -math.inf), np.append(logs[1], -math.inf)  # an impossible one
     assert float(log_power_sum(*never, 3.0)) == float(log_power_sum(*logs, 3.0))
-    # 2000·ln(½/¼): the power itself is beyond the range of doubles.
+    # 2000·ln(½/¼): the power itself exceeds all doubles.
     assert float(log_power_sum(*logs, 2001.0)) == pytest.approx(1999 * math.log(2) + math.log(1.5), rel=1e-14)
 
 
 @for_each("kind", ["label", "check"])
 @for_each("sigma", [1.0, 3.0, 1e6])
-def test_divergences_are_numbers_at_every_order(kind: str, sigma: float) -> None:
+def test_divergences_are_never_nan(kind: str, sigma: float) -> None:
     bound = VoteRelease(kind, sigma, "discrete").divergence(3)  # type: ignore[arg-type]
     assert bound.values.size > 0
     assert np.all(bound.values > 0)
@@ -146,8 +146,8 @@ def test_divergences_are_numbers_at_every_order(kind: str, sigma: float) -> None
 
 
 @for_each(("sigma", "end"), [(1.0, 50), (1.1187, 150), (4.0, 30)])
-def test_tails_keep_their_logarithms(sigma: float, end: int) -> None:
-    """Against sums in whole numbers: no chance underflows."""
+def test_logarithms_of_tails_do_not_underflow(sigma: float, end: int) -> None:
+    """Against sums of integers."""
     tails, scale = LogTails(sigma, end), 10**9000
     square = 2 * Fraction(sigma) ** 2
 
@@ -189,8 +189,8 @@ def test_a_check_whose_powers_overflow_is_charged(order: float) -> None:
         assert found >= 2.7529  # by enumeration
 
 
-def test_a_proposal_is_not_passed_by_votes_that_split() -> None:
-    """20,000 queries of votes (57, 44, 0): the labels cost far more than the target, so no voter must move."""
+def test_split_votes_do_not_pass_a_proposal() -> None:
+    """20,000 queries of votes (57, 44, 0): the labels cost far more than the target, so the distance is 0."""
     batch = NoisyMaximum(101, 3, 2.9, threshold=20.0, check_sigma=10.0).batch(20_000)
     proposal = propose(batch, Privacy(12.0, 1e-9))
     counts = np.tile([57, 44, 0], (20_000, 1))
@@ -203,7 +203,7 @@ def test_a_proposal_is_not_passed_by_votes_that_split() -> None:
             assert small.loss(counts, order).renyi() == pytest.approx(small.renyi(order), rel=1e-9)
 
 
-def test_votes_that_split_have_a_number() -> None:
+def test_split_votes_have_a_published_loss() -> None:
     batch = NoisyMaximum(3, 3, 2.0).batch(1)
     assert unpublished_epsilon(batch, np.array([[1, 1, 1]]), 1e-5).epsilon <= batch.epsilon(1e-5)
     many = NoisyMaximum(10, 3, 1.5).batch(807)
@@ -214,17 +214,17 @@ def test_votes_that_split_have_a_number() -> None:
 
 
 SLOW = (*extremes.SLOW, "batch", "checked batch", "divergence", "continuous noise", "cost")
-"""Questions that make a bound of a new σ, a second each: campaigns ask them, and this file at values of its own."""
+"""Questions that compute a bound for a new σ, in a second each: left to campaigns, and tested here at other values."""
 
 
-def test_extreme_questions_end_in_numbers() -> None:
+def test_extreme_questions_never_return_nan() -> None:
     quick = [name for name in extremes.QUESTIONS if not name.startswith(SLOW)]
     assert not any(extremes.row(1, number, quick).faults for number in range(12 * len(quick)))
     costs = [f"cost of {name}" for name in ("permute_and_flip", "randomized_response", "subsampling")]
     assert not any(extremes.row(2, number, costs).faults for number in range(5 * len(costs)))
 
 
-def test_every_kind_is_asked_in_every_direction() -> None:
+def test_all_kinds_are_asked_in_all_directions() -> None:
     asked = [(name, argument) for _, name, argument in extremes.cycle([*extremes.QUESTIONS])]
     assert {*asked} == {
         (name, each) for name, (_, words) in extremes.QUESTIONS.items() for each in ["", *words.split()]
@@ -234,7 +234,7 @@ def test_every_kind_is_asked_in_every_direction() -> None:
         assert at.dearer(argument) != at, argument
 
 
-def test_a_wrong_answer_is_seen(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_answer_is_detected(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     wrong = {
         "NaN": (lambda _: [math.nan], ""),
         "negative": (lambda _: [-1.0], ""),

@@ -1,7 +1,6 @@
-"""The Gaussian comparison of a γ, by the vertices of its region, against what adversaries attain exactly.
+"""The Gaussian comparison of a γ, by the vertices of its region, against the exact loss of adversaries.
 
-The oracle (`campaigns.transcripts`) knows no region, no power divergence and no Gaussian: it places every voter at a
-corner of F and goes through all adaptive transcripts in fractions.
+The oracle (`campaigns.transcripts`) knows no region, no power divergence and no Gaussian: it places every voter at a corner of F and enumerates all adaptive transcripts in fractions.
 """
 
 import math
@@ -40,13 +39,13 @@ def majority_of(case: str) -> NoisyMajority:
 
 
 def pairs_of(majority: NoisyMajority) -> list[Pair]:
-    """Return the extreme pairs, both answers and both orders of the neighbours."""
+    """Return the extreme pairs, for both answers and both orders of the neighbours."""
     shown = shown_pairs(majority.noise, majority.problem)
     return [pair for p, q in shown for pair in ((p, q), (q, p), (1 - p, 1 - q), (1 - q, 1 - p))]
 
 
 @for_each("case", CASES)
-def test_no_adversary_shows_more_than_the_comparison_in_a_few_releases(case: str) -> None:
+def test_no_adversary_exceeds_the_comparison_in_a_few_releases(case: str) -> None:
     majority = majority_of(case)
     bound = majority.profile.divergence
     assert bound is not None
@@ -61,7 +60,7 @@ def test_no_adversary_shows_more_than_the_comparison_in_a_few_releases(case: str
 
 @for_each("case", CASES)
 def test_the_divergence_of_the_vertices_is_the_largest_of_all_pairs(case: str) -> None:
-    """At whole orders a power divergence is a fraction."""
+    """At integer orders a power divergence is a fraction."""
     majority = majority_of(case)
     bound = majority.profile.divergence
     assert bound is not None
@@ -95,8 +94,8 @@ def test_one_step_of_the_comparison_holds_for_all_pairs(case: str) -> None:
 
 
 @for_each("case", CASES)
-def test_many_equal_releases_attain_nearly_what_is_claimed(case: str) -> None:
-    """A tiny vertex of a large loss, beyond the last line but one, once made the claim of "leaking" 8.7."""
+def test_many_equal_releases_nearly_attain_the_bound(case: str) -> None:
+    """A tiny vertex with a large loss, after the second last line, once raised the bound of "leaking" to 8.7."""
     majority, releases, delta = majority_of(case), 400, 1e-3
     claimed = total_of([(majority.guarantee, releases)], delta, skip=("bits",)).epsilons["gaussian"]
     attained = [binomial_delta(p, q, releases, claimed) for p, q in pairs_of(majority)]
@@ -126,7 +125,7 @@ def curve(y: float, s: float, ratio: Any = 1) -> Any:
 
 
 def binomial_delta(p: Fraction, q: Fraction, releases: int, epsilon: float) -> Any:
-    """Return δ at ε of so many bits of chance p, or q on the neighbour, in ball arithmetic."""
+    """Return δ at ε of this many bits that are 1 with probability p, or q on the neighbour, in ball arithmetic."""
     flint.ctx.prec = 120
     (a, b), c, zero = (arb(x.numerator) / x.denominator for x in (p, q)), arb(epsilon).exp(), arb(0)
     law = [(a**k * (1 - a) ** (releases - k), b**k * (1 - b) ** (releases - k)) for k in range(releases + 1)]

@@ -1,4 +1,4 @@
-"""The cost of many releases: never below what an adversary attains, the least of all accounts, and the way back."""
+"""Totals of many releases: never below adaptive adversaries, the least of all accounts, and their inverse."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ PARAMETERS = {
 
 @for_each("name", PARAMETERS)
 @for_each(("K", "affected", "queries"), [(3, 1, 3), (4, 2, 2)])
-def test_never_below_every_adaptive_strategy(name: str, K: int, affected: int, queries: int) -> None:
+def test_never_below_any_adaptive_strategy(name: str, K: int, affected: int, queries: int) -> None:
     mechanism = mechanism_class(name).of(K, 2, PARAMETERS[name], affected)
     shown = [vote_pairs(mechanism.gamma, affected)] * queries
     for delta in (1e-4, 1e-2):
         found = cost(mechanism, queries, delta)
         assert adaptive_bits_delta(shown, found.epsilon) <= Fraction(delta)
-        if found.epsilon > 0.01:  # and close to what is attained
+        if found.epsilon > 0.01:  # and close to it
             assert adaptive_bits_delta(shown, 0.998 * found.epsilon - 1e-3) > Fraction(delta)
 
 
-def test_every_name_has_a_parameter_here() -> None:
+def test_every_calibrated_mechanism_is_tested() -> None:
     assert set(PARAMETERS) == set(calibrated_names())
 
 
@@ -73,7 +73,7 @@ def test_the_least_account_is_named() -> None:
 
 @for_each("name", PARAMETERS)
 @for_each("total", [Privacy(1.0, 1e-5), Privacy(2.0)])
-def test_most_releases_fit_and_few_more_do_not(name: str, total: Privacy) -> None:
+def test_most_releases_fit_and_one_percent_more_do_not(name: str, total: Privacy) -> None:
     mechanism = mechanism_class(name).of(7, 2, PARAMETERS[name] if name != "gnmax" else 20.0)
     most = most_releases(mechanism, total)
     assert mechanism.fits(total, most.queries)
@@ -91,8 +91,8 @@ def test_invalid_arguments_are_refused(releases: Any, delta: float, argument: st
 
 @for_each("rate", [0.11, 0.2, 0.25, 0.4, 0.77])
 def test_without_delta_releases_cost_their_largest_losses(rate: float) -> None:
-    """Exactly, whatever the number of releases: the same pair of votes may come every time, and its losses add up."""
-    chances = [1 / (1 + math.exp(rate * lead)) for lead in (3, 1, -1, -3)]  # of a class that is so far behind
+    """Exactly, for any number of releases: every release may have the same pair of votes, and its losses add up."""
+    chances = [1 / (1 + math.exp(rate * lead)) for lead in (3, 1, -1, -3)]  # of a class that trails by this many votes
     largest = max(abs(math.log(p / q)) for p, q in pairwise(chances))
     mechanism = mechanism_class("exponential").of(3, 2, rate)
     for queries in range(1, 8):
@@ -100,16 +100,16 @@ def test_without_delta_releases_cost_their_largest_losses(rate: float) -> None:
         assert mechanism.epsilon(queries, 0.0) >= queries * largest * (1 - 1e-13)
 
 
-def test_of_a_plain_majority_of_trained_models_nothing_fits_but_the_models() -> None:
+def test_only_the_models_account_for_a_plain_majority() -> None:
     mechanism = CertifiedNoiseFunction(Release.of(solve(Problem(3, Privacy(0.1, 0.01), Privacy(1.5, 0.02), 1))))
-    assert (mechanism.gamma.values == 1).all()  # one record may show itself with certainty
+    assert (mechanism.gamma.values == 1).all()  # an answer may be certain on one side only
     assert mechanism.most_releases(Privacy(0.11, 0.01)).account == "models"
     assert mechanism.most_releases(Privacy(0.05, 1e-3)).queries == 0
     assert mechanism.cost(2, 1e-3).account == "none"
 
 
 def test_an_estimated_shift_is_that_of_the_same_hellinger_distances() -> None:
-    """Of a Gaussian mechanism the affinity is e^(−μ²/8), and those of releases multiply."""
+    """The affinity of a Gaussian mechanism is e^(−μ²/8), and those of releases multiply."""
     laws = LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]))
     known, unknown = ReleaseGuarantee(laws=lambda: laws), ReleaseGuarantee(Privacy(0.1))
     bounded = ReleaseGuarantee(divergence=lambda: bounded_range_divergence(0.5))
@@ -120,7 +120,7 @@ def test_an_estimated_shift_is_that_of_the_same_hellinger_distances() -> None:
     assert estimated_shift([(known, 3), (unknown, 1)]) is None
 
 
-def test_where_the_grid_is_coarse_the_divergences_are_asked_too() -> None:
+def test_divergences_compete_if_the_grid_is_coarse() -> None:
     bits = BitPairs([Fraction(2, 5), Fraction(1, 2), Fraction(3, 5)], 1)
     parts, vertices = [(ReleaseGuarantee(laws=lambda: bits), 30)], bits.region.moves.shape[0]
     full = SEARCHED.points * 30.0 * vertices
@@ -132,7 +132,7 @@ def test_where_the_grid_is_coarse_the_divergences_are_asked_too() -> None:
     assert isinstance(refused["bits"], TooMuchWork)
 
 
-def test_samples_are_refused_where_the_voters_are_private_and_cost_nothing_where_nothing_is_released() -> None:
+def test_samples_are_refused_with_private_voters_and_cost_nothing_without_releases() -> None:
     sampling = Sampling(20, 5)
     solution = solve(Problem(3, Privacy(0.5, 0.01), Privacy(0.6, 0.02)))
     private = CertifiedNoiseFunction(Release.of(solution))
@@ -151,7 +151,7 @@ def test_samples_are_refused_where_the_voters_are_private_and_cost_nothing_where
     )
 
 
-def test_sums_fit_as_often_as_they_do_to_the_last_release() -> None:
+def test_the_number_of_releases_within_a_sum_is_exact() -> None:
     mechanism: Any = SimpleNamespace(
         bounds=lambda releases: [(ReleaseGuarantee(Privacy(2.0**-10)), releases)], listed=lambda: None, effort=SEARCHED
     )
@@ -159,8 +159,8 @@ def test_sums_fit_as_often_as_they_do_to_the_last_release() -> None:
     assert (most.queries, most.account in CHEAP) == (300, True)
 
 
-def test_no_account_of_one_kind_states_the_total_of_two() -> None:
-    """Of pairs that are listed, in either order: the dear kind alone costs no less."""
+def test_the_total_of_two_kinds_is_at_least_that_of_one() -> None:
+    """With listed laws, in both orders: the kind with the larger loss alone costs no more."""
     pairs = [LawPairs(np.array([p, p[::-1]]), np.array([p[::-1], p])) for p in ((0.34, 0.33, 0.33), (0.6, 0.3, 0.1))]
     cheap, dear = (ReleaseGuarantee(laws=partial(LawPairs, laws.on_data, laws.on_neighbour)) for laws in pairs)
     alone = total_of([(dear, 5)], 1e-4).epsilon
@@ -172,8 +172,8 @@ def test_no_account_of_one_kind_states_the_total_of_two() -> None:
 
 @for_each("scheme", ["each-voter", "each-voter-with-replacement"])
 @for_each("sample", [1, 50])
-def test_voters_that_draw_for_themselves_have_no_account_without_samples(scheme: Any, sample: int) -> None:
-    """A record may reach every voter there, and without samples one alone."""
+def test_if_each_voter_draws_there_is_no_unsampled_account(scheme: Any, sample: int) -> None:
+    """A record may reach all voters then, and without samples only one."""
     found = cost(NoisyMaximum(4, 3, 2.0), 3, 1e-4, Sampling(100, sample, scheme=scheme))
     assert found.epsilons
     assert not any(name.endswith("unsampled") for name in found.epsilons)

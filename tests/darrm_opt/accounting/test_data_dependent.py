@@ -1,4 +1,4 @@
-"""Data-dependent bounds against every vote count of small problems, by laws that are enumerated."""
+"""Data-dependent bounds against all vote counts of small problems, by enumerated laws."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from darrm_papers.pate import sensitive_rdp
 
 
 def largest_within(values: dict[tuple[int, ...], float], moved: int) -> dict[tuple[int, ...], float]:
-    """Largest value at each vote count over all that ``moved`` voters can make of it."""
+    """Return for each vote count the largest value over all counts within ``moved`` moved votes."""
     for _ in range(moved):
         values = {n: max(values[n], *(values[m] for m in neighbours(n, 1))) for n in values}
     return values
@@ -40,7 +40,9 @@ def largest_within(values: dict[tuple[int, ...], float], moved: int) -> dict[tup
 @for_each("moved", [0, 1, 2])
 @for_each("order", [1.5, 3.0, 8.0, 35.0, 70.0])
 @for_each(("K", "classes", "sigma"), [(6, 2, 1.5), (6, 3, 1.0), (12, 3, 1.3), (9, 4, 2.0)])
-def test_no_vote_count_within_reach_reveals_more(K: int, classes: int, sigma: float, order: float, moved: int) -> None:
+def test_no_vote_count_within_reach_has_a_larger_loss(
+    K: int, classes: int, sigma: float, order: float, moved: int
+) -> None:
     counts = list(vote_counts(K, classes))
     local = {n: max(renyi(label_law(n, sigma), label_law(m, sigma), order) for m in neighbours(n, 1)) for n in counts}
     for n, true in largest_within(local, moved).items():
@@ -61,7 +63,7 @@ def test_checks_are_included(order: float, threshold: float, moved: int) -> None
 
 
 @pytest.mark.parametrize("classes", [2, 3, 6])
-def test_it_is_close_to_the_truth_where_the_leader_is_ahead(classes: int) -> None:
+def test_it_is_close_to_the_exact_loss_if_the_leader_is_ahead(classes: int) -> None:
     sigma, order, K = 20.0, 12.0, 150
     for leader in (105, 125, 145):
         rest, left = divmod(K - leader, classes - 1)
@@ -70,7 +72,7 @@ def test_it_is_close_to_the_truth_where_the_leader_is_ahead(classes: int) -> Non
         assert true <= UnpublishedLoss(np.array([n]), sigma, order).renyi() <= 1.2 * true
 
 
-def test_it_grows_with_the_voters_moved_and_reaches_the_price_of_any_votes() -> None:
+def test_it_increases_with_the_moved_voters_up_to_the_loss_of_any_votes() -> None:
     counts = np.random.default_rng(5).multinomial(60, [0.7, 0.2, 0.1], size=30)
     loss = UnpublishedLoss(counts, 5.0, 8.0)
     values = [loss.renyi(moved) for moved in range(61)]
@@ -79,7 +81,7 @@ def test_it_grows_with_the_voters_moved_and_reaches_the_price_of_any_votes() -> 
     assert values[-1] == pytest.approx(30 * any_votes, rel=1e-9)
 
 
-def test_a_neighbour_is_within_one_more_voter() -> None:
+def test_a_neighbour_has_at_most_the_loss_with_one_more_voter_moved() -> None:
     random = np.random.default_rng(6)
     for _ in range(40):
         votes = random.choice(3, p=[0.75, 0.15, 0.1], size=(8, 30))
@@ -94,7 +96,7 @@ def test_a_neighbour_is_within_one_more_voter() -> None:
 
 
 @pytest.mark.parametrize("agreement", [0.8, 0.9, 0.96])
-def test_it_is_at_most_four_fifths_of_the_authors_algorithm(agreement: float) -> None:
+def test_it_is_at_most_four_fifths_of_the_published_algorithm(agreement: float) -> None:
     sigma, order, K = 40.0, 20.0, 250
     shares = [agreement, *[(1 - agreement) / 9] * 9]
     counts = np.random.default_rng(7).multinomial(K, shares, size=20)
@@ -102,11 +104,11 @@ def test_it_is_at_most_four_fifths_of_the_authors_algorithm(agreement: float) ->
     assert UnpublishedLoss(counts, sigma, order).renyi() <= 0.8 * published
 
 
-def test_no_query_reveals_nothing() -> None:
+def test_zero_queries_have_no_loss() -> None:
     assert UnpublishedLoss(np.zeros((0, 3), dtype=int), 2.0, 4.0).renyi() == 0.0
 
 
-def test_bad_input_is_named() -> None:
+def test_invalid_arguments_are_refused() -> None:
     counts = [np.array(wrong) for wrong in ([[1.5, 2.5]], [[3], [3]], [[2, 1], [2, 2]], [[0, 0]])]
     valid = {"counts": np.array([[3, 1]]), "sigma": 2.0, "order": 4.0}
     refuses(UnpublishedLoss, valid, counts=counts, sigma=[0.5], order=[1.0, math.inf])
@@ -123,12 +125,12 @@ def test_a_negative_number_of_voters_is_refused() -> None:
 
 SIGMA, ORDER, LARGEST, UNIT = 1.5, 3.0, 6, 2.0**-9
 REACH, FAR = 3, 12
-"""Where a class has entries of its own, 2σ below M, and where the leader's distances from M end, 8σ above it."""
+"""A class has separate entries from 2σ below M; the distances of the leader from M end at 8σ above it."""
 
 
 @pytest.fixture
 def envelope(move: Callable[..., None]) -> LabelEnvelope:
-    """Return bounds of a small table, with units of rounding that show."""
+    """Return bounds of a small table, with visible units of rounding."""
     move(data_dependent, REACH=2.0, MAX_SUM=6.0, MASS_ERROR=UNIT, ULP=UNIT)
     data_dependent.three_cell_laws.cache_clear()
     return LabelEnvelope(SIGMA, ORDER, two=False, largest=LARGEST)
@@ -144,7 +146,7 @@ def chance(noise: LatticeNoise, k: int) -> list[float]:
 
 
 def pair_of(margin: int, step: int) -> float:
-    """Return the largest H of the winner between two counts, at a margin and at larger ones."""
+    """Return the largest H of the winner of two counts, at a margin and at larger ones."""
     found = []
     for each, odd, won_ties in product(range(margin, LARGEST + 1), (0, 1), (0, 1)):
         noise = LatticeNoise(SIGMA / math.sqrt(2), odd / 2, 30.0)
@@ -203,8 +205,8 @@ def test_three_classes_are_bounded_by_their_regions(envelope: LabelEnvelope) -> 
         assert kinds == {"high", "low", "middle"}
 
 
-def test_regions_meet_where_they_say() -> None:
-    """With ends that are whole numbers."""
+def test_regions_meet_at_their_bounds() -> None:
+    """With integer bounds."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data_dependent, "REACH", 2.0)
         patch.setattr(data_dependent, "MAX_SUM", 3.0)
@@ -221,7 +223,7 @@ MARGINS = np.array([[0, 1, 1], [2, 2, 5], [1, 5, 7], [4, 6, 6]])
 
 
 def test_votes_of_the_leader_and_of_others_are_means_over_the_largest_count(envelope: LabelEnvelope) -> None:
-    """With any tables; margins that are equal have equal means."""
+    """With any tables; equal margins have equal means."""
     rng, noise, places = np.random.default_rng(3), LatticeNoise(SIGMA, 0.0, 30.0), range(-REACH, FAR + 1)
     any_votes = float(data_dependent._any_votes(SIGMA, 3).at(np.array([ORDER]))[0])
     charge = 2 * chance(noise, REACH)[0] * any_votes
@@ -255,7 +257,7 @@ def test_votes_of_the_leader_and_of_others_are_means_over_the_largest_count(enve
         assert envelope.at(MARGINS).tolist() == pytest.approx(few.tolist(), rel=1e-14)
 
 
-def test_a_censored_count_is_its_atom_and_what_is_beyond(envelope: LabelEnvelope) -> None:
+def test_a_censored_count_is_its_atom_and_the_rest(envelope: LabelEnvelope) -> None:
     noise, orders = LatticeNoise(SIGMA, 0.0, 30.0), np.array([ORDER])
 
     def term(loss: float) -> float:
@@ -270,8 +272,8 @@ def test_a_censored_count_is_its_atom_and_what_is_beyond(envelope: LabelEnvelope
             assert value == pytest.approx(exact * (1 + 4 * UNIT), rel=1e-11)
 
 
-def test_the_losses_of_labels_are_those_of_margins_that_votes_can_move(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two voters move: a lead of four is none, one of five is one."""
+def test_the_losses_of_labels_are_those_of_reachable_margins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two votes move: a lead of four may become 0, one of five may become 1."""
     asked, order = list[Any](), 3.0
 
     def at(margins: Any) -> Any:
@@ -294,7 +296,7 @@ def test_the_losses_of_labels_are_those_of_margins_that_votes_can_move(monkeypat
     assert loss.renyi(2) == (2 * 1 + 2 + 4) * (1 + (8 + 3) * UNIT)
 
 
-def test_checks_are_charged_at_all_counts_that_votes_can_move_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checks_are_charged_at_all_reachable_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     order, sigma, tails_of = 3.0, 2.0, list[Any]()
     chances = {k: 1 / (1 + math.exp(0.7 * k + 0.3)) for k in range(-30, 31)}
     law = np.vectorize(lambda k: math.log(chances[int(k)]))
@@ -310,7 +312,7 @@ def test_checks_are_charged_at_all_counts_that_votes_can_move_to(monkeypatch: py
     bound: Any = SimpleNamespace(renyi=lambda _: np.array([most]))
     monkeypatch.setattr(data_dependent, "VoteRelease", lambda *_: SimpleNamespace(divergence=lambda: bound, sigma=2.0))
     loss = UnpublishedLoss(np.array([[9, 5, 0], [6, 4, 4]]), sigma, order, -6.5, sigma)
-    labels = np.array([0.5, 0.25])  # of the rows in order: 6, 4, 4 first
+    labels = np.array([0.5, 0.25])  # in the order of rows: 6, 4, 4 first
     monkeypatch.setattr(data_dependent, "MAX_TAILS", 14 + 6 + 12 * sigma)
     found = loss._checked(labels, 1)
     assert tails_of == [(sigma, 14 + 6 + 2)]

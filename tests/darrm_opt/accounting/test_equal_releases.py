@@ -1,4 +1,4 @@
-"""Calibration: the largest parameter, ε or number of queries that fits a budget, and no larger one."""
+"""Calibration: the largest parameter, ε or number of queries that fits a budget."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_calibrate_returns_the_largest_value_that_fits() -> None:
         return evaluated
 
     assert calibrate(asking(lambda _: math.inf), 1.0, 1.0, guess=0.5, precision=1e-3) is None
-    assert MIN_SHARE / 100 <= min(asked) < MIN_SHARE  # nothing is tried below that
+    assert MIN_SHARE / 100 <= min(asked) < MIN_SHARE  # nothing is tried below
     for estimate in (None, lambda value: value / 0.5):
         found = calibrate(asking(lambda _: 0.0), 1.0, 3.0, guess=0.5, precision=1e-3, estimate=estimate)
         assert found == (3.0, 0.0, 3.0)
@@ -52,15 +52,15 @@ def test_calibrate_returns_the_largest_value_that_fits() -> None:
 
 
 def test_between_two_values_a_third_one_is_interpolated() -> None:
-    """Exactly where the cost is a power of the value; the middle, where costs do not grow or lead outside."""
+    """Exact if the cost is a power of the value; the midpoint if costs do not grow or the result lies outside."""
     assert _interpolated([(1.0, 1.0), (2.0, 4.0)], (3.0, 9.0), 2.25) == pytest.approx(1.5, rel=1e-14)
     assert _interpolated([(1.0, 1.0), (2.0, 2.0)], (1.5, 3.0), 1.5) == 1.5
     assert _interpolated([(1.0, 1.0), (2.0, 50.0)], (50.0, 51.0), 25.0) == 1.5
 
 
 @for_each("account", ["simple", "another"])
-def test_the_number_of_releases_that_fit(account: str) -> None:
-    """To 1 %, and exactly by an account that takes no time; no more than the most are asked about."""
+def test_the_largest_number_of_releases_that_fits_is_found(account: str) -> None:
+    """To 1 %, and exactly by an account that takes no time, within the limit."""
     for most in (5, 10**6):
         asked: list[int] = []
 
@@ -76,7 +76,7 @@ def test_the_number_of_releases_that_fit(account: str) -> None:
 
 
 def test_a_number_of_releases_is_found_in_a_few_steps_however_costs_grow() -> None:
-    """Where they grow in proportion, as with δ = 0, steps by the square root went from end to end a million times."""
+    """Steps by the square root once took a million evaluations for costs in proportion, as at δ = 0."""
     for power in (0.3, 0.5, 0.75, 1.0, 2.0):
         for fits in (7, 3000, 123_456, 3 * 10**8):
             asked: list[int] = []
@@ -97,11 +97,11 @@ COSTS: dict[str, tuple[Callable[[float], float], float, int]] = {
     "steep": (lambda x: x**12, 1.0, 96),
     "two powers": (lambda x: x + 5 * x**3, 1.0, 73),
 }
-"""A cost, a budget, and how many steps eight searches take together, from near and far: a ceiling: all of them together must not rise."""
+"""A cost, a budget, and a limit of the steps that eight searches take together."""
 
 
 @for_each("name", COSTS)
-def test_a_budget_is_met_from_near_and_far_in_a_few_steps(name: str) -> None:
+def test_a_budget_is_met_in_a_few_steps_from_any_guess(name: str) -> None:
     cost, budget, most_steps = COSTS[name]
     asked: list[float] = []
 
@@ -134,7 +134,7 @@ def test_a_cost_that_follows_a_power_is_met_in_three_steps() -> None:
     assert len(asked) <= 3
 
 
-def test_no_value_is_near_where_an_estimate_is_none_or_jumps() -> None:
+def test_an_estimate_that_is_missing_or_jumps_gives_no_guess() -> None:
     for cost in (
         lambda _: None,
         lambda value: 2.0 + (value > 0.6),
@@ -147,8 +147,8 @@ def test_no_value_is_near_where_an_estimate_is_none_or_jumps() -> None:
 
 def test_one_release_may_have_the_whole_total() -> None:
     assert release_target(Privacy(1.0, 1e-5), 1) == Privacy(1.0, 1e-5)
-    assert 1 - 1e-12 <= epsilon_each(Privacy(1.0, 1e-3), 1e-3, 1) <= 1.0  # as much δ as there is
-    assert 0.3 * 1.7e308 <= epsilon_each(Privacy(1.7e308, 1e-6), 0.0, 3) < 1.7e308  # whose double is no double
+    assert 1 - 1e-12 <= epsilon_each(Privacy(1.0, 1e-3), 1e-3, 1) <= 1.0  # all of δ
+    assert 0.3 * 1.7e308 <= epsilon_each(Privacy(1.7e308, 1e-6), 0.0, 3) < 1.7e308  # twice that overflows
 
 
 @for_each(
@@ -164,7 +164,7 @@ def test_epsilon_each_fits_and_more_does_not(budget: Privacy, k: int) -> None:
         assert optimal_composition(each, delta, k, budget.delta).epsilon <= budget.epsilon * (1 + 1e-12)
 
 
-def test_impossible_calibrations_are_named() -> None:
+def test_impossible_calibrations_are_refused() -> None:
     with pytest.raises(DeltaTooSmall):
         epsilon_each(Privacy(1.0, 1e-5), 1e-5, 2)
     with refused("k", "0"):
@@ -173,7 +173,7 @@ def test_impossible_calibrations_are_named() -> None:
         epsilon_each(Privacy(0.0, 1e-5), 0.0, 1)
 
 
-def test_none_fits_in_a_total_below_what_one_shows() -> None:
+def test_no_release_fits_in_a_total_below_its_loss() -> None:
     solution = solve(Problem(3, Privacy(math.inf), Privacy(0.6, 0.02), 1))
     for budget in (Privacy(0.01, 1e-3), Privacy(0.01)):
         for quick in (False, True):
@@ -181,7 +181,7 @@ def test_none_fits_in_a_total_below_what_one_shows() -> None:
         assert not CertifiedNoiseFunction(Release.of(solution)).fits(budget, 1)
 
 
-def test_each_account_of_a_count_is_proved_again() -> None:
+def test_the_count_of_each_account_fits_its_budget() -> None:
     solution = solve(Problem(3, Privacy(math.inf), Privacy(0.3, 0.01), 1))
     for total in (Privacy(1.0, 0.04), Privacy(3.0, 0.2)):
         for quick in (False, True):

@@ -1,8 +1,7 @@
-"""Voters that were trained once, against what they show: every transcript of a few releases, in fractions.
+"""Voters trained once: totals against all transcripts of a few releases, in fractions.
 
 The oracle is a lower bound that is attained. Each voter is a model with one secret bit, drawn once with chance p on the dataset and
-p′ on its neighbour, and (p, p′) is (ε, 0)-DP; so the model is, whatever is computed from its bit. Every release is of the votes
-of these same models.
+p′ on its neighbour, and (p, p′) is (ε, 0)-DP; so the model is, whatever it computes from its bit. All releases use the votes of the same models.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from darrm_opt.planning import best_target, design_sequence
 from darrm_opt.planning.compare import compare
 from darrm_opt.release import most_releases
 
-KNOWN = {  # K, ε, m: total, labels that were once allowed, true total ε of them, true δ at the total ε
+KNOWN = {  # K, ε, m: total, labels once allowed, their true total ε, their true δ at the total ε
     (5, 0.3, 0.2): (Privacy(0.72, 1e-6), 12, 0.975, 2.9e-4),
     (11, 0.5, 0.3): (Privacy(2.5, 1e-6), 19, 4.015, None),
 }
@@ -51,17 +50,17 @@ def chances(noise: NoiseFunction) -> list[Fraction]:
 
 
 def secret(epsilon: float) -> tuple[Fraction, Fraction]:
-    """Return (p, p′) with p + p′ = 1 and p/p′ at most e^ε, by less than rounding."""
+    """Return (p, p′) with p + p′ = 1 and p/p′ at most e^ε, to within rounding."""
     p = Fraction(1 / (1 + math.exp(-epsilon))) - Fraction(1, 2**50)
     return p, 1 - p
 
 
 Outcome = tuple[int, Fraction, Fraction]
-"""Voters that always say 1, and the chance of a number of ones among the released bits on the dataset and on its neighbour."""
+"""Voters that always vote 1, and Pr[number of ones among the released bits] on the dataset and on its neighbour."""
 
 
 def repeated(noise: NoiseFunction, epsilon: float, queries: int, affected: int) -> list[Outcome]:
-    """Return what releases of the same votes show: ``affected`` voters say their secret bit, of the others some 1 and some 0."""
+    """Return the laws of releases of the same votes: ``affected`` voters vote their secret bit, the others 1 or 0."""
     K, one = noise.values.size - 1, chances(noise)
     p, q = secret(epsilon)
     here, there = distribution([p] * affected), distribution([q] * affected)
@@ -83,7 +82,7 @@ def times(masses: Iterable[Any], values: Iterable[Any]) -> list[Any]:
 
 
 def true_delta(pairs: list[Outcome], epsilon: float) -> float:
-    """Return the largest hockey-stick at ε over both directions and what the others say, rounded down."""
+    """Return the largest hockey-stick divergence at ε over both directions and the other votes, rounded down."""
     c = Fraction(math.nextafter(math.exp(epsilon), math.inf))
     found = Fraction(0)
     for _, group in itertools.groupby(pairs, key=lambda pair: pair[0]):
@@ -113,7 +112,7 @@ def test_the_enumeration_finds_known_values(voters: tuple[int, float, float]) ->
 
 
 @pytest.mark.parametrize("voters", KNOWN)
-def test_no_total_is_below_the_truth_for_voters_that_were_trained_once(voters: tuple[int, float, float]) -> None:
+def test_no_total_is_below_the_exact_one_of_voters_trained_once(voters: tuple[int, float, float]) -> None:
     total, labels, epsilon, _ = KNOWN[voters]
     solution = solved(*voters)
     K, each, problem = voters[0], voters[1], solution.problem
@@ -127,9 +126,9 @@ def test_no_total_is_below_the_truth_for_voters_that_were_trained_once(voters: t
     assert exact_epsilon(solution.noise, problem, labels, total.delta) >= truth
     assert total_privacy_of_sequence([(solution, 5), (solution, labels - 5)], total.delta).best.epsilon >= truth
     assert privacy_map(solution, queries=labels)(1)(total.epsilon) >= true_delta(pairs, total.epsilon)
-    assert most_releases(solution, total).queries == 1  # the first of them has nothing to compose with
-    assert most_releases(solution, total, fresh=True).queries >= 12  # as many as were once allowed to all voters
-    # Fresh voters pay less: the account that is false here.
+    assert most_releases(solution, total).queries == 1  # a single release is not composed
+    assert most_releases(solution, total, fresh=True).queries >= 12  # as many as were once allowed
+    # The account of fresh voters is lower, and false here.
     assert total_privacy(solution, labels, total.delta, fresh=True).best.epsilon < truth
 
 
@@ -147,8 +146,8 @@ def test_totals_hold_for_a_few_voters_of_any_kind(
         assert total.best.epsilon <= compose_models({solution.problem.voter: affected}, delta).epsilon
 
 
-def test_adaptive_questions_to_the_same_models_stay_within_the_total() -> None:
-    # Every way of asking twice, the second question chosen in view of the first bit: each of three models answers its bit,
+def test_adaptive_queries_of_the_same_models_stay_within_the_total() -> None:
+    # All pairs of queries, the second chosen after the first answer: each of three models answers its bit,
     # the opposite, 0, or 1.
     solution = solved(3, 1.0, 1.0)
     one, (p, q) = chances(solution.noise), secret(1.0)
@@ -223,9 +222,9 @@ def test_releases_for_different_voters_compose_different_models() -> None:
     assert total.method == "models"
 
 
-def test_designs_for_voters_that_were_trained_once() -> None:
+def test_designs_for_voters_trained_once() -> None:
     total, voter = Privacy(2.0, 1e-3), Privacy(1.0)
-    found = best_target(5, voter, 10, total, 3)  # 3·1 > 2: no model counts as private
+    found = best_target(5, voter, 10, total, 3)  # 3·1 > 2: the models count as not private
     assert found.solution.problem.voter.epsilon == math.inf
     assert found.total.epsilon <= 2.0
     assert found.solution.gamma.tolist() == best_target(5, Privacy(math.inf), 10, total, 3).solution.gamma.tolist()
@@ -256,7 +255,7 @@ def test_compare_uses_freshness() -> None:
 
 
 @pytest.mark.parametrize("fresh", [1, 0.0, "yes"])
-def test_fresh_must_be_a_bool(fresh: object) -> None:
+def test_fresh_must_be_a_boolean(fresh: object) -> None:
     text = r"^fresh = .* is not valid: expected True \(fresh randomness in every answer\) or False \(trained once\)"
     for ask in (
         lambda: total_privacy(solved(5, 0.3, 0.2), 2, 0.0, fresh=fresh),  # type: ignore[arg-type]
@@ -267,7 +266,7 @@ def test_fresh_must_be_a_bool(fresh: object) -> None:
             ask()
 
 
-def test_a_release_is_proved_when_it_is_made() -> None:
+def test_a_release_is_verified_when_it_is_made() -> None:
     problem = Problem.from_allowance(K=5, epsilon=0.3, m=1)
     with pytest.raises(NotPrivate):
         Release(NoiseFunction(np.ones(6)), problem)
@@ -278,11 +277,11 @@ def test_a_release_is_proved_when_it_is_made() -> None:
     assert release.privacy == problem.target
 
 
-def test_models_together_cost_the_least_of_their_accounts() -> None:
+def test_models_cost_the_least_of_their_accounts() -> None:
     one = Privacy(0.5, 1e-6)
-    assert compose_models({one: 1}, 1e-5) == compose_models({one: 1}, 1e-6) == one  # a single model costs its own
+    assert compose_models({one: 1}, 1e-5) == compose_models({one: 1}, 1e-6) == one  # a single model costs its ε
     assert compose_models({one: 1}, 0.9e-6).epsilon == compose_models({one: 3}, 2e-6).epsilon == math.inf
-    assert compose_models({Privacy(0.1): 3}, 0.0) == Privacy(0.3, 0.0)  # sums of the numbers as written
+    assert compose_models({Privacy(0.1): 3}, 0.0) == Privacy(0.3, 0.0)  # sums of the decimals as written
     assert compose_models({Privacy(0.1): 2, Privacy(0.2): 1}, 0.0) == Privacy(0.4, 0.0)
     many, kinds = {Privacy(0.1): 100}, {Privacy(0.1): 50, Privacy(0.2): 20}
     assert compose_models(many, 1e-3).epsilon == optimal_composition(0.1, 0.0, 100, 1e-3).epsilon < 10
@@ -290,7 +289,7 @@ def test_models_together_cost_the_least_of_their_accounts() -> None:
     assert compose_models({Privacy(math.inf): 1, Privacy(0.1): 1}, 0.5) == Privacy(math.inf, 0.5)
 
 
-def test_the_account_of_the_models_is_for_private_voters_trained_once_that_answer_again() -> None:
+def test_models_account_for_several_releases_of_private_voters_trained_once_only() -> None:
     voters, target = Privacy(0.1), Privacy(1.0)
     private, others = Problem(3, voters, target), Problem(3, Privacy(math.inf), target)
     assert models_account(private, 2, 0.0, fresh=False) == Privacy(0.3, 0.0)

@@ -1,4 +1,4 @@
-"""Gaussian mechanism: its profile against ball arithmetic, from above by what is charged for rounding and by no more."""
+"""Gaussian mechanism: the profile exceeds that of ball arithmetic by the charge for rounding and no more."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ball(value: float) -> Any:
 
 
 def scaled_tail(z: Any) -> Any:
-    """Return e^(z²/2)·Φ(−z) in ball arithmetic, of a z so large by its asymptotic series."""
+    """Return e^(z²/2)·Φ(−z) in ball arithmetic, for large z by its asymptotic series."""
     if z < 1e8:
         return (z * z / 2).exp() * (z / ball(2).sqrt()).erfc() / 2
     return (1 - 1 / (z * z)) / (z * (2 * flint.arb.pi()).sqrt())
@@ -44,7 +44,7 @@ def profile(mu: float, epsilon: float) -> tuple[Any, Any, Any]:
 
 
 def charge(mu: float, epsilon: float) -> Any:
-    """Return what the comments of `gaussian_delta` charge for rounding, from the exact values."""
+    """Return the charge for rounding by the comments of `gaussian_delta`, from the exact values."""
     delta, first, second = profile(mu, epsilon)
     near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     if near >= 0:
@@ -54,8 +54,8 @@ def charge(mu: float, epsilon: float) -> Any:
 
 
 @for_each("mu", [1e-3, 0.07, 0.9, 1.0, 3.0, 40.0, 900.0, 3e5, 1e9, 1e12])
-def test_the_profile_is_above_the_exact_one_by_what_is_charged(mu: float) -> None:
-    """Scipy's functions err by far less than the `ERFCX_ULPS` that stand for them."""
+def test_the_profile_exceeds_the_exact_one_by_the_charge(mu: float) -> None:
+    """SciPy's functions err by far less than the `ERFCX_ULPS` charged for them."""
     for z in (-30.0, -6.0, -1.5, -0.3, -1e-9, 0.01, 0.4, 0.9, 1.3, 2.5, 7.0, 25.0):
         epsilon = mu * (z + mu / 2)
         if epsilon >= 0:
@@ -69,8 +69,8 @@ def test_the_profile_is_above_the_exact_one_by_what_is_charged(mu: float) -> Non
 
 
 @pytest.mark.parametrize("z", [0.5, -0.01])
-def test_all_that_is_charged_is_charged_on_average(z: float) -> None:
-    """The errors of single values nearly cancel, so that a quarter of the charge can be seen."""
+def test_the_charge_is_exact_on_average(z: float) -> None:
+    """The errors of single values nearly cancel, so that a quarter of the charge is visible."""
     ratios = []
     for mu in np.linspace(0.03, 0.5 if z < 0 else 3.0, 60).tolist():
         epsilon = max(0.0, mu * (z + mu / 2))
@@ -79,8 +79,8 @@ def test_all_that_is_charged_is_charged_on_average(z: float) -> None:
     assert np.mean(ratios) == pytest.approx(1.0, abs=0.08)
 
 
-def test_shifts_so_large_that_the_quotient_rounds_visibly() -> None:
-    """Near μ = 1e16 ε/μ − μ/2 errs by about 1; charged in proportion it was too little by many orders of magnitude."""
+def test_the_rounding_of_the_quotient_is_charged_at_large_shifts() -> None:
+    """Near μ = 1e16 ε/μ − μ/2 errs by about 1; a charge in proportion was once too small by orders of magnitude."""
     rng = np.random.default_rng(12)
     for exponent in (13, 14, 15, 16, 17):
         for _ in range(40):
@@ -96,8 +96,8 @@ def test_shifts_so_large_that_the_quotient_rounds_visibly() -> None:
             assert epsilon <= gaussian_epsilon_tail(mu, delta)
 
 
-def test_a_quotient_of_visible_rounding_is_taken_at_its_least() -> None:
-    """Φ(−z) of the least z that near·blur ≥ 1 leaves, from above by what is charged for erfcx."""
+def test_a_quotient_with_visible_rounding_is_taken_at_its_least() -> None:
+    """Φ(−z) at the least z allowed by near·blur ≥ 1, plus the charge for erfcx."""
     for mu, z in ((1e15, 1.5), (1e15, 3.0), (4e15, 9.0), (6e14, 20.0)):
         epsilon = mu * (z + mu / 2)
         near, far = epsilon / mu - mu / 2, epsilon / mu + mu / 2
@@ -122,18 +122,18 @@ def test_a_quotient_of_visible_rounding_is_taken_at_its_least() -> None:
         (1e308, 1.0, 1.0),
     ],
 )
-def test_the_ends_of_the_range(mu: float, epsilon: float, delta: float) -> None:
+def test_extreme_shifts_have_exact_values(mu: float, epsilon: float, delta: float) -> None:
     assert gaussian_delta(mu, epsilon) == delta
 
 
-def test_no_shift_is_too_small_for_an_epsilon() -> None:
+def test_every_shift_has_an_epsilon() -> None:
     assert gaussian_epsilon(LEAST, 1e-5) == 0.0
     for mu, delta in ((LEAST, 1e-300), (1e-300, 1e-300), (1e-3, LEAST)):
         assert gaussian_delta(mu, gaussian_epsilon(mu, delta)) <= delta
 
 
 @for_each("mu", [1e-3, 0.3, 1.0, 7.0])
-def test_the_tail_is_its_formula_rounded_up(mu: float) -> None:
+def test_the_tail_is_rounded_up(mu: float) -> None:
     for delta in (1e-300, 1e-5, 0.3, 0.999):
         exact = ball(mu) ** 2 / 2 + ball(mu) * (-2 * ball(delta).log()).sqrt()
         assert exact <= ball(gaussian_epsilon_tail(mu, delta)) <= exact * (1 + 24 * ball(ULP))
@@ -141,7 +141,7 @@ def test_the_tail_is_its_formula_rounded_up(mu: float) -> None:
 
 
 @for_each("delta", [0.0, 1.0, -0.1, 1.5, math.nan, True, "0.1"])
-def test_a_delta_outside_its_range_is_named(delta: Any) -> None:
+def test_a_delta_out_of_range_is_refused(delta: Any) -> None:
     said = rf"^delta = {delta!r} is not valid: expected a probability above 0 and below 1"
     for refuses in (
         positive_delta,
@@ -155,7 +155,7 @@ def test_a_delta_outside_its_range_is_named(delta: Any) -> None:
 
 
 @for_each("mu", [0.0, -1.0, math.inf, math.nan, "1"])
-def test_a_shift_outside_its_range_is_named(mu: Any) -> None:
+def test_a_shift_out_of_range_is_refused(mu: Any) -> None:
     said = rf"^mu = {mu!r} is not valid: expected a shift in standard deviations, a finite number above 0"
     for function, other in ((gaussian_delta, 1.0), (gaussian_epsilon, 0.1), (gaussian_epsilon_tail, 0.1)):
         with pytest.raises(InvalidInput, match=said):

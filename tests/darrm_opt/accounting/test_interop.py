@@ -49,7 +49,7 @@ PROFILE = release_profile(SOLUTION.gamma, SOLUTION.problem)
 
 
 def attained(queries: int, epsilon: float) -> float:
-    """Return a δ that pairs of neighbours attain, but for the recursion's grid (one release needs none)."""
+    """Return a δ that pairs of neighbours attain up to the grid of the recursion (one release needs no grid)."""
     if queries == 1:
         p, p_rest, q, q_rest = PROFILE.inner.moves.T
         return float(max(0.0, *(p - math.exp(epsilon) * q), *(p_rest - math.exp(epsilon) * q_rest)))
@@ -60,7 +60,7 @@ EPSILONS = (0.0, 0.1, 0.2676, 1.0, 3.0)
 
 
 @pytest.mark.parametrize("queries", [1, 20])
-def test_the_pld_is_never_below_the_exact_account_and_close_above_one_release(queries: int) -> None:
+def test_the_pld_is_above_the_exact_account_and_close_for_one_release(queries: int) -> None:
     handed = as_pld(SOLUTION, queries=queries, discretisation=1e-3, fresh=True)
     for epsilon in EPSILONS:
         assert handed.get_delta_for_epsilon(epsilon) >= attained(queries, epsilon) - 1e-12
@@ -73,7 +73,9 @@ def test_the_guard_is_part_of_the_converted_distribution() -> None:
     handed = as_pld(SOLUTION, queries=5, discretisation=1e-3, fresh=True)
     for epsilon in EPSILONS:
         guarded = own._delta(epsilon) + own.guard
-        assert handed.get_delta_for_epsilon(epsilon) >= guarded * (1 - 2.0**-51)  # the library adds in another order
+        assert handed.get_delta_for_epsilon(epsilon) >= guarded * (
+            1 - 2.0**-51
+        )  # the library adds in a different order
 
 
 def test_composition_with_dp_sgd_in_the_librarys_accountant() -> None:
@@ -95,14 +97,14 @@ def test_composition_with_dp_sgd_in_the_librarys_accountant() -> None:
 
 
 @pytest.mark.parametrize("neighbours", ["ADD_OR_REMOVE_ONE", "REPLACE_ONE"])
-def test_releases_join_mechanisms_of_their_neighbours(neighbours: str) -> None:
+def test_releases_compose_with_mechanisms_for_the_same_neighbours(neighbours: str) -> None:
     votes, noise = as_event(SOLUTION, fresh=True), dp_event.GaussianDpEvent(5.0)
     both = pld_accountant(1e-3, neighbours).compose(noise).compose(votes)
     assert both.neighboring_relation.name == neighbours
     assert both.get_epsilon(0.01) > pld_accountant(1e-3, neighbours).compose(votes).get_epsilon(0.01)
 
 
-def test_an_accountant_that_does_not_know_releases_refuses_them() -> None:
+def test_an_accountant_without_support_for_releases_refuses_them() -> None:
     assert pld_accountant().supports(as_event(SOLUTION, fresh=True))
     assert pld_accountant().supports(dp_event.ComposedDpEvent([as_event(SOLUTION, fresh=True), dp_event.NoOpDpEvent()]))
     assert not super(type(pld_accountant()), pld_accountant()).supports(dp_event.UnsupportedDpEvent())
@@ -120,7 +122,7 @@ def test_the_privacy_map_is_group_privacy(queries: int) -> None:
 
 
 def test_group_privacy_holds_to_the_last_unit() -> None:
-    """The rounding of 3·share, near 33, makes e^(3·share) too small by 16 units; 8 were once charged for all."""
+    """The rounding of 3·share, near 33, lowers e^(3·share) by 16 units; 8 were once charged for everything."""
     leak = NoiseFunction(np.full(12, 0.05), 11), Problem(11, Privacy(0.0892, 1e-13), Privacy(3.0, 1e-9))
     to_profile = privacy_map(leak, fresh=True)
     for epsilon in (43.99925088175103, 44.2, 43.1, 8.0):
@@ -132,7 +134,7 @@ def test_group_privacy_holds_to_the_last_unit() -> None:
     assert to_profile(4)(43.99925088175103) == pytest.approx(0.3810757970872876, rel=3e-15)
 
 
-def test_a_share_of_epsilon_is_never_more_than_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_of_epsilon_never_exceeds_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
     def recorded(_profile: ReleaseProfile, epsilon: float) -> float:
@@ -149,10 +151,10 @@ def test_a_share_of_epsilon_is_never_more_than_it(monkeypatch: pytest.MonkeyPatc
             )
 
 
-def test_group_privacy_at_the_ends_of_its_range() -> None:
+def test_extreme_group_sizes_are_covered() -> None:
     nothing = privacy_map((NoiseFunction(np.zeros(4), 3), Problem(3, Privacy(0.5), Privacy(0.5))), queries=2)
     open_vote = privacy_map((NoiseFunction(np.ones(2), 1), Problem(1, Privacy(0.5, 0.1), Privacy(0.6, 0.11))))
-    assert open_vote(10**9)(0.1) == 1.0  # without a term for each record
+    assert open_vote(10**9)(0.1) == 1.0  # not by one term per record
     for records in (1, 2, 5):
         for epsilon in (20.0, 3000.0, math.inf):
             assert nothing(records)(epsilon) == 0.0
@@ -164,8 +166,8 @@ def test_group_privacy_at_the_ends_of_its_range() -> None:
     assert [open_vote(1)(epsilon) for epsilon in EPSILONS] == [exact.delta(epsilon) for epsilon in EPSILONS]
 
 
-def test_what_is_taken_unless_said_otherwise() -> None:
-    """One release of voters that were trained once, on the library's own grid."""
+def test_the_defaults() -> None:
+    """One release of voters trained once, on the grid of the library."""
     theirs = inspect.signature(privacy_loss_distribution.from_gaussian_mechanism).parameters
     assert theirs["value_discretization_interval"].default == DISCRETISATION
     assert as_event(SOLUTION).fresh is False
@@ -185,19 +187,19 @@ def test_what_is_taken_unless_said_otherwise() -> None:
     assert twice(1)(0.1) == privacy_map(SOLUTION, queries=2, fresh=False)(1)(0.1) > fresh(1)(0.1)
 
 
-def test_an_infinite_loss_has_at_most_probability_one() -> None:
+def test_an_infinite_loss_has_at_most_probability_1() -> None:
     leaking = Problem(1, Privacy(0.5, 0.999), Privacy(0.6, 0.9991))
     certain = as_pld((NoiseFunction(np.ones(2), 1), leaking), queries=9, discretisation=0.1, fresh=True)
     assert certain._pmf_remove._infinity_mass == certain.get_delta_for_epsilon(50.0) == 1.0
 
 
 @for_each("queries", [-1, 1.5, True, "2"])
-def test_numbers_of_releases_are_named(queries: Any) -> None:
+def test_invalid_numbers_of_releases_are_refused(queries: Any) -> None:
     with refused("queries"):
         privacy_map(SOLUTION, queries=queries)
 
 
-def test_bad_input_is_named() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with refused("d_in", "-1"):
         privacy_map(SOLUTION, fresh=True)(-1)
     with refused("queries", "0"):
@@ -206,7 +208,7 @@ def test_bad_input_is_named() -> None:
         privacy_map(SOLUTION, fresh=True)(1)(-1)
 
 
-def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting.privacy_accountant", None)
     with pytest.raises(BackendUnavailable, match=r"pip install 'darrm-opt\[accounting\]'"):
         pld_accountant()
@@ -220,14 +222,14 @@ SELECTION = mechanism_class("permute_and_flip").of(4, 3, 0.6)
 
 
 def law(mechanism: VoteMechanism, counts: tuple[int, ...]) -> NDArray[np.float64]:
-    """The law of one answer, by code that shares nothing with the account."""
+    """Return the law of one answer, by independent code."""
     if isinstance(mechanism, NoisyMaximum):
         if mechanism.threshold is None or mechanism.check_sigma is None:
             return label_law(counts, mechanism.sigma)
         return checked_law(counts, mechanism.sigma, mechanism.threshold, mechanism.check_sigma)
     lags = np.array(counts) - max(counts)
     chances = np.zeros(len(counts))
-    for order in permutations(range(len(counts))):  # permute and flip, tried in every order
+    for order in permutations(range(len(counts))):  # permute-and-flip, in all orders
         left = 1.0
         for label in order:
             chances[label] += left * math.exp(0.6 * lags[label])
@@ -240,7 +242,7 @@ def moves(K: int, classes: int) -> list[tuple[tuple[int, ...], tuple[int, ...]]]
 
 
 def same_voter(K: int, classes: int) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """Counts where one voter votes a, b and c."""
+    """Return the counts if one voter votes a, b and c in three queries."""
     for rest in vote_counts(K - 1, classes):
         for votes in product(range(classes), repeat=3):
             yield tuple(tuple(n + (c == vote) for c, n in enumerate(rest)) for vote in votes)
@@ -251,7 +253,7 @@ def excess(p: NDArray[np.float64], q: NDArray[np.float64], epsilon: float) -> fl
 
 
 @pytest.mark.parametrize("mechanism", [SMALL, CHECKED, SELECTION], ids=["labels", "checked", "permute and flip"])
-def test_a_converted_mechanism_is_never_below_any_pair_of_votes(mechanism: VoteMechanism) -> None:
+def test_a_converted_mechanism_is_above_all_pairs_of_votes(mechanism: VoteMechanism) -> None:
     laws = {counts: law(mechanism, counts) for counts in vote_counts(4, 3)}
     one, two = (as_pld(mechanism, queries=queries, discretisation=1e-3) for queries in (1, 2))
     for epsilon in (0.0, 0.2, 0.5, 1.0):
@@ -262,13 +264,13 @@ def test_a_converted_mechanism_is_never_below_any_pair_of_votes(mechanism: VoteM
             for (a, x), (b, y) in product(moves(4, 3)[::7], repeat=2)
         )
         assert twice <= two.get_delta_for_epsilon(epsilon) * (1 + 1e-9)
-        if mechanism is SMALL:  # and close above: any votes are not much worse than these
+        if mechanism is SMALL:  # and close: other votes are not much worse
             assert one.get_delta_for_epsilon(epsilon) <= worst + 0.08
 
 
 @for_each("neighbours", ["add-remove", "replace-one"])
 @for_each("mechanism", [SMALL, SELECTION])
-def test_a_converted_sampled_mechanism_is_never_below_its_pairs(mechanism: VoteMechanism, neighbours: str) -> None:
+def test_a_converted_sampled_mechanism_is_above_its_pairs(mechanism: VoteMechanism, neighbours: str) -> None:
     scheme = "poisson" if neighbours == "add-remove" else "without-replacement"
     sampling, rate = Sampling(20, 5, scheme=scheme), 0.25  # type: ignore[arg-type]  # both are schemes
     laws = {counts: law(mechanism, counts) for counts in vote_counts(4, 3)}
@@ -289,7 +291,7 @@ def test_a_converted_sampled_mechanism_is_never_below_its_pairs(mechanism: VoteM
 
 
 @pytest.mark.parametrize("mechanism", [SMALL, CHECKED, SELECTION], ids=["labels", "checked", "permute and flip"])
-def test_rdp_of_a_mechanism_is_never_below_that_of_its_pairs(mechanism: VoteMechanism) -> None:
+def test_the_rdp_of_a_mechanism_is_above_that_of_its_pairs(mechanism: VoteMechanism) -> None:
     orders = np.array([1.5, 2.0, 6.0, 30.0])
     bound = renyi_divergences(mechanism, None, orders)
     laws = {counts: law(mechanism, counts) for counts in vote_counts(4, 3)}
@@ -298,7 +300,7 @@ def test_rdp_of_a_mechanism_is_never_below_that_of_its_pairs(mechanism: VoteMech
         assert worst <= bound[place] * (1 + 1e-9)
 
 
-def test_rdp_of_a_sampled_mechanism_is_never_below_that_of_its_pairs() -> None:
+def test_the_rdp_of_a_sampled_mechanism_is_above_that_of_its_pairs() -> None:
     orders = np.array([1.5, 2.0, 6.0, 30.0])
     bound = renyi_divergences(SELECTION, Sampling(20, 5), orders)
     laws = {counts: law(SELECTION, counts) for counts in vote_counts(4, 3)}
@@ -320,7 +322,7 @@ def test_rdp_is_rounded_up() -> None:
 
 
 @for_each("epsilon", [1.0, 30.0, 50.0, 100.0])
-def test_rdp_of_a_pure_epsilon_is_that_of_randomised_response(epsilon: float) -> None:
+def test_the_rdp_of_a_pure_epsilon_is_that_of_randomised_response(epsilon: float) -> None:
     orders = np.array([1.5, 2.0, 6.0])
     bound = renyi_divergences(LaplaceMaximum(4, 3, 2 / epsilon), None, orders)
     log_sums = np.logaddexp((orders - 1) * epsilon, -orders * epsilon) - math.log1p(math.exp(-epsilon))
@@ -328,14 +330,14 @@ def test_rdp_of_a_pure_epsilon_is_that_of_randomised_response(epsilon: float) ->
     assert np.all(bound[:2] <= log_sums[:2] / (orders[:2] - 1) * 1.1)
 
 
-def test_rdp_of_a_gamma_is_never_below_that_of_random_voters_and_near_the_worst() -> None:
-    """Pure voters that are fresh: all at random, one of them at the two ends of its ε; and the PLD says about as much."""
+def test_the_rdp_of_a_gamma_is_above_that_of_random_voters_and_close_to_the_worst() -> None:
+    """Fresh ε-DP voters at random corners; the PLD gives nearly the same."""
     voter = 0.4
     solution = solve(Problem(5, Privacy(voter), Privacy(0.35), 1))
     orders, largest = np.array([1.5, 3.0, 20.0]), np.zeros(3)
     bound = renyi_divergences(Release.of(solution), None, orders, fresh=True)
     rng = np.random.default_rng(7)
-    end = 1 / (1 + math.exp(voter))  # a randomised response
+    end = 1 / (1 + math.exp(voter))  # randomised response
     for row in (*rng.uniform(0, 1, (20, 4)), *product((0.0, end, 1 - end, 1.0), repeat=4)):
         for moved in (end, float(rng.uniform(0, math.exp(-voter)))):
             pairs = []
@@ -390,8 +392,8 @@ def test_invalid_conversions_are_refused() -> None:
         as_pld(NoisyMaximum(250, 10, 40.0, threshold=200.0, check_sigma=150.0), sampling=Sampling(2000, 500))
 
 
-def test_counts_of_several_votes_are_known_by_one_sum() -> None:
-    """Three votes that go to two counts or three, from their joint law: the sum of it shows the same, and not less."""
+def test_the_loss_of_several_counts_is_that_of_one_sum() -> None:
+    """Three votes move to two or three counts: the sum of the noisy counts has the loss of their joint law."""
     sigma, k = 1.3, np.arange(-16, 17)
     noise = np.exp(-(k**2) / (2 * sigma**2)) / np.exp(-(k**2) / (2 * sigma**2)).sum()
     known, epsilons = counts_of_any_votes(sigma, 4, 3), np.array([0.0, 0.5, 1.5, 3.0])
@@ -403,11 +405,11 @@ def test_counts_of_several_votes_are_known_by_one_sum() -> None:
         for each in (2 * row, 2 * row + 1):
             pairs = LawPairs(known.pairs.on_data[[each]], known.pairs.on_neighbour[[each]])
             assert pairs.deltas(epsilons) == pytest.approx(exact, rel=1e-6, abs=1e-13)
-    # of two classes all votes go to one count
+    # between two classes all votes move to one count
     assert counts_of_any_votes(sigma, 2, 3).pairs.on_data.shape[0] == 2
 
 
-def test_several_votes_among_many_classes_have_a_pld_or_none() -> None:
+def test_several_votes_among_many_classes_have_no_pld_if_the_laws_are_too_large() -> None:
     one, four = (
         as_pld(NoisyMaximum(250, 10, 40.0, affected=r), queries=20).get_epsilon_for_delta(1e-5) for r in (1, 4)
     )
@@ -416,8 +418,8 @@ def test_several_votes_among_many_classes_have_a_pld_or_none() -> None:
         as_pld(NoisyMaximum(2500, 10, 400.0, affected=9), queries=20)
 
 
-def test_what_is_asked_of_mechanisms_and_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Voters trained once reveal less in an only release; the largest chance of noise that is cut off; e^700."""
+def test_sampled_conversions_charge_truncated_noise_and_voters_trained_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Voters trained once reveal less in one release; the largest probability of truncated noise; e^700."""
     asked = list[int]()
 
     def bounds(least: int) -> Any:

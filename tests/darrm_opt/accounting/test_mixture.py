@@ -1,4 +1,4 @@
-"""Accounts averaged over the affected voters: against enumeration of draws and of answers."""
+"""Accounts averaged over the number of affected voters: against enumeration of draws and answers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def answers(gamma: NoiseFunction) -> list[Fraction]:
 
 @cache
 def worst_delta(affected: int, queries: int, epsilon: float) -> Fraction:
-    """Return the worst hockey-stick of adaptive queries on fixed votes by `GAMMA`."""
+    """Return the worst hockey-stick divergence of adaptive queries on fixed votes by `GAMMA`."""
     return adaptive_bits_delta([vote_pairs(GAMMA, affected)] * queries, epsilon)
 
 
@@ -86,7 +86,7 @@ def test_the_law_is_that_of_all_draws(bags: Bags) -> None:
 @for_each("queries", [1, 2, 3])
 @for_each("bags", SMALL_DRAWS)
 def test_the_account_is_the_exact_average_over_all_draws(bags: Bags, queries: int) -> None:
-    """With the draw in view, the worst adversary gets the average of the worst of each draw: no more, no less."""
+    """An adversary who knows the draw attains exactly the average of the worst cases of all draws."""
     total = mixture_total(GAMMA, OPEN, queries, bags.affected_distribution(3), points=8001)
     together = draws(bags, 3)
     counts = [sum(0 in part for part in draw) for draw in together]
@@ -108,7 +108,7 @@ def test_the_account_is_the_exact_average_over_all_draws(bags: Bags, queries: in
         (Problem(5, Privacy(0.4), Privacy(1.0)), 3),
     ],
 )
-def test_a_certain_count_is_the_account_with_that_many_affected(problem: Problem, queries: int) -> None:
+def test_a_certain_count_has_the_account_of_that_many_affected_voters(problem: Problem, queries: int) -> None:
     gamma = noise_function(problem.K, LaplaceNoise(3.0))
     for count in (1, problem.K - 1, problem.K):
         affected = Problem(problem.K, problem.voter, problem.target, count)
@@ -119,18 +119,18 @@ def test_a_certain_count_is_the_account_with_that_many_affected(problem: Problem
         assert found == pytest.approx(expected, rel=2e-3)
 
 
-def test_a_record_that_affects_no_voter_loses_nothing() -> None:
+def test_a_record_that_affects_no_voter_has_no_loss() -> None:
     assert BaggedMajority(GAMMA, OPEN, AffectedDistribution.exactly(0, 3)).epsilon(50, 0.0) == 0.0
     rare = AffectedDistribution.binomial(3, 1e-9)
     certain = NoiseFunction.from_upper_half(np.ones(2), 3)
-    assert BaggedMajority(certain, OPEN, rare).epsilon(1000, 1e-8) == 0.0  # bagging's own privacy is enough
+    assert BaggedMajority(certain, OPEN, rare).epsilon(1000, 1e-8) == 0.0  # the privacy of bagging suffices
     with pytest.raises(DeltaTooSmall, match="over draws and answers"):
         BaggedMajority(certain, OPEN, rare).epsilon(1000, 1e-10)
 
 
 @for_each("queries", [2, 30, 400])
 @for_each("voters", [Privacy(math.inf), Privacy(0.4), Privacy(0.3, 1e-4)])
-def test_the_estimate_is_about_what_is_proved(voters: Privacy, queries: int) -> None:
+def test_the_estimate_is_close_to_the_proved_total(voters: Privacy, queries: int) -> None:
     problem, law = Problem(7, voters, Privacy(1.0)), AffectedDistribution.binomial(7, 0.2)
     gamma = noise_function(7, LaplaceNoise(40.0))
     proved = BaggedMajority(gamma, problem, law, fresh=True).epsilon(queries, 1e-3)
@@ -173,7 +173,7 @@ def test_groups_cover_all_counts(K: int, chance: Fraction, most: int, spared: fl
 
 @for_each("affected", [1, 2, 5])
 @for_each("upper", [[0.1, 0.3, 0.9], [0.9, 0.2, 1.0], [0.0, 0.0, 0.0]])
-def test_fixed_votes_show_what_the_search_finds(upper: list[float], affected: int) -> None:
+def test_the_profile_of_fixed_votes_is_that_of_the_search(upper: list[float], affected: int) -> None:
     gamma = NoiseFunction.from_upper_half(np.array(upper), 5)
     direct = BitPairs.of_gamma(gamma, affected)
     search = ProfileSearch(gamma, Problem(5, Privacy(math.inf), Privacy(1.0), affected))
@@ -191,7 +191,7 @@ def test_fixed_votes_show_what_the_search_finds(upper: list[float], affected: in
         assert few <= compose_bits([(searched, 6)], points=2001).epsilon(0.05) <= few * (1 + 2e-2)
 
 
-def test_private_voters_trained_once_are_taken_as_not_private() -> None:
+def test_private_voters_trained_once_count_as_not_private() -> None:
     gamma, law = noise_function(5, LaplaceNoise(9.0)), AffectedDistribution.binomial(5, 0.3)
     voters, taken = Problem(5, Privacy(0.3), Privacy(1.0)), Problem(5, Privacy(math.inf), Privacy(1.0))
     for queries in (1, 6):
@@ -212,7 +212,7 @@ def counts_of(groups: list[CountGroup]) -> list[int]:
     return [group.count for group in groups]
 
 
-def test_one_voter_has_a_law_of_two_chances() -> None:
+def test_laws_of_one_voter_and_of_tiny_probabilities_are_accepted() -> None:
     assert AffectedDistribution((0.5, 0.5)).K == 1
     for voters in (0, 2.0):
         with pytest.raises(InvalidInput, match=f"K = {voters} .* a whole number of voters, at least 1"):
@@ -220,17 +220,17 @@ def test_one_voter_has_a_law_of_two_chances() -> None:
         with pytest.raises(InvalidInput, match=f"K = {voters} .* a whole number of voters, at least 1"):
             AffectedDistribution.binomial(voters, 0.5)  # type: ignore[arg-type]
     tiny = AffectedDistribution.binomial(3, Fraction(1, 10**20))
-    assert tiny.chances[0] == 1.0  # rounded up, and a probability
+    assert tiny.chances[0] == 1.0  # rounded up, and still a probability
 
 
-def test_the_far_end_is_left_out_up_to_what_is_spared_and_no_further() -> None:
+def test_the_largest_counts_are_omitted_up_to_the_allowance() -> None:
     law = AffectedDistribution((0.5, 0.25, 0.125, 0.0625, 0.0625))
     assert counts_of(law.parts(up(0.0625, 1))[0]) == [1, 2, 3]
     assert counts_of(law.parts(math.nextafter(up(0.0625, 1), 0.0))[0]) == [1, 2, 3, 4]
     assert AffectedDistribution((1 - 2.0**-10, 2.0**-10)).parts(0.01) == ([], up(2.0**-10, 1))
 
 
-def test_the_near_end_is_taken_together_where_groups_are_few() -> None:
+def test_the_smallest_counts_are_merged_if_groups_are_limited() -> None:
     rare = AffectedDistribution((0.9, 0.005, 0.004, 0.05, 0.05))
     assert counts_of(rare.parts(0.0, 4)[0]) == [1, 2, 3, 4]
     assert counts_of(rare.parts(0.0, 3)[0]) == [2, 3, 4]
@@ -243,7 +243,7 @@ def test_the_chance_of_a_group_is_a_probability() -> None:
     assert AffectedDistribution((0.0, 0.75, 0.75)).parts(0.0, 1)[0] == [CountGroup(2, 1.0)]
 
 
-def test_an_average_has_an_epsilon_from_its_floor_on() -> None:
+def test_an_average_has_an_epsilon_at_every_delta_above_its_floor() -> None:
     average = MixtureTotal((CountGroup(1, 0.5),), (lambda epsilon: math.exp(-epsilon),), 0.01, 2.0)
     assert average.epsilon(average.delta(2.0)) == pytest.approx(2.0, rel=1e-9)
     for wrong in (1.0, "0.5"):
@@ -251,7 +251,7 @@ def test_an_average_has_an_epsilon_from_its_floor_on() -> None:
             average.epsilon(wrong)  # type: ignore[arg-type]
 
 
-def test_voters_are_trained_once_unless_said_otherwise() -> None:
+def test_by_default_voters_are_trained_once() -> None:
     epsilons = [
         mixture_total(SMOOTH, PRIVATE, 4, LAW, fresh=fresh, points=101).epsilon(0.05) for fresh in (False, True)
     ]
@@ -263,7 +263,7 @@ def test_voters_are_trained_once_unless_said_otherwise() -> None:
 
 
 def test_one_release_needs_no_grid() -> None:
-    """Its average is that of the exact profiles, to the last few bits."""
+    """Its average equals that of the exact profiles to the last few bits."""
     total = mixture_total(SMOOTH, OPEN, 1, LAW, points=3)
     for epsilon in np.linspace(0.0, 0.6, 25).tolist():
         exact = sum(chance * BitPairs.of_gamma(SMOOTH, r).delta(epsilon) for r, chance in enumerate(LAW.chances) if r)
@@ -271,7 +271,7 @@ def test_one_release_needs_no_grid() -> None:
     assert mixture_total(SMOOTH, OPEN, 1, AffectedDistribution.exactly(0, 3)).max_loss == 0.0
 
 
-def test_a_recursion_has_as_many_points_as_its_updates_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_updates_determines_the_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
     made: list[BitTotal] = []
 
@@ -285,11 +285,11 @@ def test_a_recursion_has_as_many_points_as_its_updates_allow(monkeypatch: pytest
         asked.clear()
         made.clear()
         total = mixture_total(SMOOTH, OPEN, queries, LAW)
-        assert asked == [(queries, points)] * 3  # 5e6 updates, of so many releases for each of three counts
+        assert asked == [(queries, points)] * 3  # 5e6 updates, for this many releases of each of three counts
         assert total.max_loss == max(up((each.values.size - 1) * each.step, 4) for each in made)
 
 
-def test_many_releases_share_what_their_regions_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_allowance_of_regions_is_divided_by_the_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[tuple[float, float]] = []
 
     def coarser(profile: ReleaseProfile, share: float, spare: float = 0.0) -> BitRegion:
@@ -312,8 +312,8 @@ def test_groups_are_fewer_for_private_voters_and_many_releases(move: Callable[..
     assert LAW.mean == pytest.approx(1.2, rel=1e-12)
 
 
-def test_voters_that_are_not_private_are_pairs_of_votes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whose region is taken if it has few vertices, and one of fewer lines otherwise."""
+def test_voters_that_are_not_private_use_the_pairs_of_votes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their region is exact if it has few vertices, else it has fewer lines."""
     votes = BitPairs.of_gamma(SMOOTH, OPEN.affected)
     delta, _ = mixture._profile_at_count(SMOOTH, OPEN, 1, 9, (0.0, 0.0))
     assert delta(0.1) == votes.delta(0.1)
@@ -353,7 +353,7 @@ def test_an_average_is_the_sum_of_its_parts_rounded_up() -> None:
     assert heaviest.count == 3
     some = mixed([(1, 0.5, 0.0), (3, 0.25, 0.6)]).heaviest(0.0)
     assert some is not None
-    assert some.count == 3  # one that weighs nothing is not it
+    assert some.count == 3  # not a part of weight 0
     assert mixed([(1, 0.5, 0.0)]).heaviest(0.0) is None
     assert mixed([]).heaviest(0.0) is None
     assert mixed([], 0.0).delta(0.0) == 0.0
@@ -364,7 +364,7 @@ def test_an_average_is_the_sum_of_its_parts_rounded_up() -> None:
         average.epsilon(0.0)
 
 
-def test_groups_are_all_counts_or_the_dearest() -> None:
+def test_groups_are_all_counts_or_those_of_the_largest_loss() -> None:
     law = AffectedDistribution((0.5, 0.25, 0.125, 0.0625, 0.0625))
     assert law.K == 4
     assert law.mean == pytest.approx(0.25 + 0.25 + 3 * 0.0625 + 4 * 0.0625)
@@ -374,11 +374,11 @@ def test_groups_are_all_counts_or_the_dearest() -> None:
     assert law.parts(0.0, 2)[0] == [CountGroup(1, 0.25), CountGroup(4, 0.25)]
     assert AffectedDistribution.exactly(0, 3).parts(0.0) == ([], 0.0)
     rare = AffectedDistribution((0.9, 0.005, 0.004, 0.05, 0.05))
-    assert counts_of(rare.parts(0.0, 2)[0]) == [3, 4]  # the near end costs next to nothing
+    assert counts_of(rare.parts(0.0, 2)[0]) == [3, 4]  # small counts cost almost nothing
     assert rare.parts(0.0, 2)[0][0].chance == pytest.approx(0.059)
 
 
-def test_laws_of_affected_voters_are_checked() -> None:
+def test_invalid_laws_of_affected_voters_are_refused() -> None:
     assert AffectedDistribution.exactly(2, 3).chances == (0.0, 0.0, 1.0, 0.0)
     assert AffectedDistribution.binomial(3, 0).chances == (1.0, 0.0, 0.0, 0.0)
     assert AffectedDistribution.binomial(3, 1).chances == (0.0, 0.0, 0.0, 1.0)
@@ -396,7 +396,7 @@ def test_laws_of_affected_voters_are_checked() -> None:
             AffectedDistribution.binomial(3, chance)
 
 
-def test_few_counts_where_each_is_dear() -> None:
+def test_few_counts_are_computed_if_each_takes_long() -> None:
     law, voters = AffectedDistribution.binomial(60, 0.4), Problem(60, Privacy(math.inf), Privacy(1.0))
     private = Problem(60, Privacy(0.3), Privacy(1.0))
     assert len(count_groups(voters, 1, law, 0.0)[0]) == mixture.MAX_GROUPS == 24

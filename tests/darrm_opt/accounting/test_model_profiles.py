@@ -1,4 +1,4 @@
-"""Models that state privacy profiles, together: against exact products of their pairs, and known totals."""
+"""Joint totals of models with privacy profiles: against exact products of their pairs, and known totals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.mechanisms.table import least_private
 from darrm_opt.voters import PrivacyProfile
 
-# DP-SGD at rate 0.05, 100 steps, noise multiplier 13.7, of one record added or removed: by dp_accounting's PLD.
+# DP-SGD, rate 0.05, 100 steps, noise multiplier 13.7, add or remove one record: by the PLD of dp_accounting.
 DP_SGD = [
     (0.0, 0.0145757),
     (0.0166875, 0.00781216),
@@ -58,7 +58,7 @@ def exact_delta(models: list[Points], epsilon: float) -> float:
         [PURE, [(0.3, 1e-3)]],
     ],
 )
-def test_total_is_that_of_the_product_of_the_pairs(models: list[Points]) -> None:
+def test_the_total_is_that_of_the_product_of_the_pairs(models: list[Points]) -> None:
     counts: dict[Privacy, int] = {PrivacyProfile(points): models.count(points) for points in models}
     for total_delta in (1e-3, 1e-2, 0.05):
         found = compose_models(counts, total_delta)
@@ -72,7 +72,9 @@ def test_total_is_that_of_the_product_of_the_pairs(models: list[Points]) -> None
 
 
 @for_each(("K", "most", "of_one_point"), [(11, 0.26, 0.98), (35, 0.41, 1.96)])
-def test_models_trained_by_dp_sgd_cost_what_their_profiles_compose_to(K: int, most: float, of_one_point: float) -> None:
+def test_models_trained_by_dp_sgd_cost_the_composition_of_their_profiles(
+    K: int, most: float, of_one_point: float
+) -> None:
     assert compose_models({PrivacyProfile(DP_SGD): K}, K * 1e-4).epsilon <= most
     assert compose_models({Privacy(0.0892, 1e-4): K}, K * 1e-4).epsilon > of_one_point - 0.01
 
@@ -91,7 +93,7 @@ def test_plans_and_plain_votes_charge_the_composed_profiles() -> None:
     again = PlainVote.from_record(json.loads(json.dumps(mechanism.record())))
     assert again == mechanism
     assert again.epsilon(1, total.delta) == mechanism.epsilon(1, total.delta)
-    # One point of the same models does not fit.
+    # A single point of the same models does not fit.
     assert not PlainVote(35, 2, Privacy(voter.epsilon, voter.delta), affected=35).fits(total, 1)
 
 
@@ -102,8 +104,8 @@ def test_each_point_alone_is_an_account() -> None:
     assert compose_models({PrivacyProfile(LEAKY): 1}, 0.00147645).epsilon <= 0.3
 
 
-def test_of_voters_that_are_not_alike_the_least_private_ones_are_bounded() -> None:
-    """Whichever of them a record reaches: profiles that cross have no least private one."""
+def test_of_different_voters_the_least_private_ones_are_charged() -> None:
+    """A record may reach any of them; among crossing profiles none is the least private."""
     one, other = PrivacyProfile([(0.0, 0.4), (0.1, 1e-5)]), PrivacyProfile([(0.0, 0.01), (0.2, 1e-6)])
     reached = least_private([(one, 2), (other, 2)], 2)
     total = compose_models(reached, 0.02).epsilon

@@ -1,4 +1,4 @@
-"""Privacy budget: never overspent, never changed in part, and saved atomically."""
+"""Privacy budget: never overspent, charged atomically and saved atomically."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_charges_stop_at_the_optimal_composition() -> None:
     assert many > PrivacyBudget(Privacy(2.0, 1e-5), accounting="simple").affordable(EVENT) == 20
 
 
-def test_simple_accounting_is_plain_sums_of_the_numbers_as_written() -> None:
+def test_simple_accounting_sums_the_decimals_as_written() -> None:
     accountant = PrivacyBudget(Privacy(0.3, 3e-6), accounting="simple")
     accountant.charge(Privacy(0.1, 1e-6), 3)
     assert accountant.spent.epsilon == 0.3
@@ -67,7 +67,7 @@ def test_simple_accounting_is_plain_sums_of_the_numbers_as_written() -> None:
     ),
     st.sampled_from(["best", "simple"]),
 )
-def test_whatever_is_accepted_is_within_the_budget(charges: list[tuple[float, float, int]], accounting: Any) -> None:
+def test_accepted_charges_are_within_the_budget(charges: list[tuple[float, float, int]], accounting: Any) -> None:
     budget = Privacy(3.0, 1e-5)
     accountant = PrivacyBudget(budget, accounting)
     for epsilon, delta, count in charges:
@@ -82,16 +82,16 @@ def test_whatever_is_accepted_is_within_the_budget(charges: list[tuple[float, fl
     assert accounting == "simple" or len(accountant.events) <= 1
 
 
-def test_what_is_spent_is_the_nearest_number_above() -> None:
-    """Of sums of the numbers as written, whose quotients no double holds."""
+def test_spent_is_rounded_up_to_the_next_decimal() -> None:
+    """For sums of decimals that no double represents."""
     for whole in (0.3, 1.0, 5.0, 1e-6, 0.7):
         for part in (Fraction(1, 3), Fraction(1, 7) / 10**6, Fraction(1, 10), Fraction(as_written(whole)), Fraction(0)):
             spent = decimal_above(part)
             assert as_written(math.nextafter(spent, -1.0)) < part <= as_written(spent)
 
 
-def test_sums_are_charged_up_to_the_budget_itself() -> None:
-    """Not a part in 10⁸ beyond it, in ε or in δ, whoever accounts; and the best accountant spends no more than the sums."""
+def test_sums_are_charged_up_to_exactly_the_budget() -> None:
+    """Not one part in 10⁸ more, in ε or δ, by either accounting; the best accounting never exceeds the sums."""
     for accounting in ("simple", "best"):
         for budget, event in ((Privacy(0.6, 0.0), Privacy(0.2)), (Privacy(0.2, 3e-7), Privacy(0.0, 1e-7))):
             accountant = PrivacyBudget(budget, accounting)
@@ -105,7 +105,7 @@ def test_sums_are_charged_up_to_the_budget_itself() -> None:
             assert accountant.accounting == accounting
     least = PrivacyBudget(Privacy(1.0, 1e-6))
     least.charge(Privacy(0.3, 1e-6))
-    assert least.spent == Privacy(0.3, 1e-6)  # its δ is all of the budget's: the sums prove it
+    assert least.spent == Privacy(0.3, 1e-6)  # it takes all of δ: the sums prove it
 
 
 def as_float(value: Fraction) -> float:
@@ -113,7 +113,7 @@ def as_float(value: Fraction) -> float:
 
 
 def randomised_responses(epsilon: float, count: int) -> dict[float, float]:
-    """Return the law of the privacy loss of so many randomised responses [loss: probability]."""
+    """Return the law of the privacy loss of this many randomised responses [loss: probability]."""
     keep = 1 / (1 + math.exp(-epsilon))
     return {
         (count - 2 * lies) * epsilon: math.comb(count, lies) * keep ** (count - lies) * (1 - keep) ** lies
@@ -121,17 +121,17 @@ def randomised_responses(epsilon: float, count: int) -> dict[float, float]:
     }
 
 
-def test_what_is_charged_next_may_depend_on_the_answers() -> None:
+def test_charges_may_depend_on_earlier_answers() -> None:
     budget, first, kinds = Privacy(1.89, 0.00421), Privacy(0.1), {Privacy(1.5): 1, Privacy(0.2): 14}
 
     def accepted(accounting: Any) -> dict[Privacy, int]:
-        """Return what fits of the two that the adversary chooses from in view of the first six answers."""
+        """Return the two sets of charges that fit after six answers, of which the adversary chooses one."""
         accountant = PrivacyBudget(budget, accounting)
         accountant.charge(first, 6)
         return {kind: min(accountant.affordable(kind), most) for kind, most in kinds.items()}
 
     def delta_of(continuations: dict[Privacy, int]) -> float:
-        """Return δ at the budget's ε for an adversary who chooses the worst of them after each first six answers."""
+        """Return δ at the ε of the budget if the adversary chooses the worse one after each of the first six answers."""
         total = 0.0
         for loss, chance in randomised_responses(first.epsilon, 6).items():
             total += chance * max(
@@ -158,8 +158,8 @@ def test_what_is_charged_next_may_depend_on_the_answers() -> None:
 
 
 @pytest.mark.parametrize("event", [Privacy(0.4), Privacy(0.3, 2e-3)])
-def test_what_is_spent_holds_where_the_answers_decide_when_it_is_read(event: Privacy) -> None:
-    """The adversary stops at the first leak, or where the loss exceeds what is spent."""
+def test_spent_holds_at_adaptive_stopping_times(event: Privacy) -> None:
+    """The adversary stops at the first leak, or when the loss exceeds the spent ε."""
     budget = Privacy(1.5, 0.02)
     accountant = PrivacyBudget(budget)
     most = accountant.affordable(event)
@@ -168,7 +168,7 @@ def test_what_is_spent_holds_where_the_answers_decide_when_it_is_read(event: Pri
         accountant.charge(event)
         spent.append(accountant.spent.epsilon)
     keep = 1 / (1 + math.exp(-event.epsilon))
-    excess, going = 0.0, {0.0: 1.0}  # probability of a loss, of those that go on
+    excess, going = 0.0, {0.0: 1.0}  # probability of a loss, among those that continue
     for claimed in spent:
         after = dict[float, float]()
         for loss, chance in going.items():
@@ -188,7 +188,7 @@ def test_extremes() -> None:
     assert accountant.spent == Privacy(0.0)
     with pytest.raises(BudgetExceeded, match="0 of them still fit"):
         accountant.charge(Privacy(50.0))
-    accountant.charge(Privacy(0.0), 10**6)  # costs nothing, and is of no kind
+    accountant.charge(Privacy(0.0), 10**6)  # costs nothing and is not recorded
     accountant.charge(Privacy(1e-9), 10**6)
     accountant.charge(Privacy(50.0), 0)
     accountant.charge(Privacy(0.0))
@@ -199,7 +199,7 @@ def test_extremes() -> None:
     assert nothing.affordable(Privacy(0.0)) == 10**9
 
 
-def test_the_folder_of_a_saved_budget_is_flushed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saving_a_budget_flushes_the_file_and_then_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed, flush = list[bool](), os.fsync
 
     def recorded(descriptor: int) -> None:
@@ -208,8 +208,8 @@ def test_the_folder_of_a_saved_budget_is_flushed_too(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(os, "fsync", recorded)
     PrivacyBudget(Privacy(1.0)).save(tmp_path / "accountant.json")
-    assert flushed == [False, True]  # what it says, then that it is there
-    assert stat.S_IMODE((tmp_path / "accountant.json").stat().st_mode) == 0o600  # and is nobody else's to read
+    assert flushed == [False, True]  # the contents, then the directory entry
+    assert stat.S_IMODE((tmp_path / "accountant.json").stat().st_mode) == 0o600  # and only its owner may read it
 
 
 @for_each(
@@ -222,14 +222,14 @@ def test_the_folder_of_a_saved_budget_is_flushed_too(tmp_path: Path, monkeypatch
         ((0.1, 0.0), 1, "event"),
     ],
 )
-def test_bad_charges_are_named_and_change_nothing(event: Any, count: Any, argument: str) -> None:
+def test_invalid_charges_are_refused_and_change_nothing(event: Any, count: Any, argument: str) -> None:
     accountant = PrivacyBudget(Privacy(1.0, 1e-6))
     with refused(argument):
         accountant.charge(event, count)
     assert accountant.events == {}
 
 
-def test_bad_budgets_are_named() -> None:
+def test_invalid_budgets_are_refused() -> None:
     with refused("budget"):
         PrivacyBudget(Privacy(math.inf))
     with refused("budget", "1.0"):
@@ -268,7 +268,7 @@ def full(tmp_path: Path) -> tuple[PrivacyBudget, Path]:
     return accountant, path
 
 
-def test_save_and_load_round_trip(tmp_path: Path) -> None:
+def test_a_budget_round_trips_through_its_file(tmp_path: Path) -> None:
     accountant, path = full(tmp_path)
     again = PrivacyBudget.load(path)
     assert (again.budget, again.accounting, again.events) == (
@@ -283,9 +283,7 @@ def test_save_and_load_round_trip(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_save_that_fails_leaves_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_save_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     accountant, path = full(tmp_path)
     before = path.read_bytes()
 
@@ -330,7 +328,7 @@ def test_altered_files_are_refused(tmp_path: Path, change: dict[str, Any], messa
         PrivacyBudget.load(path)
 
 
-def test_no_file_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BudgetUnreadable, match="cannot be read"):
         PrivacyBudget.load(tmp_path / "none.json")
     (tmp_path / "deep.json").write_text("[" * 100_000)
@@ -345,7 +343,7 @@ def test_no_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_no_copy_can_spend_what_is_left_once_more(copied: Callable[[PrivacyBudget], Any]) -> None:
+def test_a_copy_cannot_spend_the_rest_twice(copied: Callable[[PrivacyBudget], Any]) -> None:
     account = PrivacyBudget(Privacy(3.0))
     account.charge(Privacy(1.0))
     with pytest.raises(TypeError, match="a PrivacyBudget cannot be copied or pickled"):
@@ -373,7 +371,7 @@ def test_a_forked_copy_has_nothing_left(tmp_path: Path, depth: int) -> None:
 
     assert forked(refused, depth) == repr({Privacy(0.25): 2})
     assert not (tmp_path / "copy").exists()
-    accountant.charge(Privacy(0.25), 2)  # the original goes on
+    accountant.charge(Privacy(0.25), 2)  # the original still works
     assert accountant.affordable(Privacy(0.25)) == 0
 
 
@@ -383,13 +381,13 @@ def test_a_fork_while_another_thread_charges_is_refused_at_once() -> None:
 
         def refused() -> str:
             with pytest.raises(BudgetExceeded):
-                accountant.charge(Privacy(0.1))  # would wait forever for a lock that nobody holds here
+                accountant.charge(Privacy(0.1))  # would wait forever for a lock that no thread of the child holds
             return "refused"
 
         assert forked(refused) == "refused"
 
 
-def test_a_budget_that_a_child_loads_is_its_own(tmp_path: Path) -> None:
+def test_a_child_may_load_and_spend_a_budget(tmp_path: Path) -> None:
     PrivacyBudget(Privacy(1.0)).save(tmp_path / "accountant")
 
     def charged() -> str:

@@ -1,4 +1,4 @@
-"""Propose, test, release: its (ε, δ) by every data set of small problems, and what it gives."""
+"""Propose-test-release: its (ε, δ) on every data set of small problems, and its utility."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from darrm_opt.rounding import ULP
 
 @for_each("number", range(8))
 def test_it_is_private_on_every_data_set_and_neighbour(number: int) -> None:
-    """The short form of `make earned-enumerated`: nothing is left in hand, and no data set and neighbour show more."""
+    """A short form of `make earned-enumerated`: on no data set and neighbour is the loss above the total."""
     assert not earned_enumerated.examine(earned_enumerated.random_case(Random(f"suite {number}")))
 
 
-def test_an_unsound_test_is_seen() -> None:
+def test_an_unsound_test_is_detected() -> None:
     proposal = earned_enumerated.extreme_proposal(NoisyMaximum(3, 2, 1.0).batch(2), Privacy(1.5, 0.05), 3.0, 3.0)
     assert proposal is not None
     law = enumerated.noisy_law(enumerated.gaussian_masses(1.0))
@@ -67,21 +67,21 @@ def test_the_least_threshold_is_found(total: Privacy) -> None:
         assert _least_threshold(total, test_sigma) == proposal.test_threshold
 
 
-def test_any_votes_cost_the_sum_of_their_labels_and_checks() -> None:
+def test_the_loss_of_any_votes_is_the_sum_over_labels_and_checks() -> None:
     batch = NoisyMaximum(20, 3, 3.0, threshold=10.0, check_sigma=5.0).batch(7)
     parts = VoteRelease("label", 3.0, "discrete"), VoteRelease("check", 5.0, "discrete")
     each = [Fraction(float(part.divergence(3).renyi(np.array([4.0]))[0])) for part in parts]
     assert 7 * sum(each) <= Fraction(batch.renyi(4.0)) <= 7 * sum(each) * (1 + Fraction(1, 2**47))
 
 
-def test_a_total_without_a_limit_or_of_nothing_has_no_test() -> None:
+def test_a_total_of_0_or_infinity_is_refused() -> None:
     for epsilon in (0.0, math.inf):
         with refused_input("epsilon", repr(epsilon)):
             propose(NoisyMaximum(60, 3, 5.0).batch(30), Privacy(epsilon, 1e-4))
 
 
 def test_the_campaign_writes_its_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The short form of `make earned`: few labels, the level of agreement at which the test passes least surely."""
+    """A short form of `make earned`: few labels, at the agreement where the test passes least often."""
     batch = NoisyMaximum(250, 10, 20.0).batch(60)
     row = earned.measure("85% agree", batch, 0.6, [earned.drawn_votes(0.85, 60, seed=0)])
     assert row.stated == pytest.approx(0.6 * batch.epsilon(1e-5))
@@ -89,7 +89,7 @@ def test_the_campaign_writes_its_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert row.labels < row.stated < row.any_votes
     page = tmp_path / "page.md"
     monkeypatch.setattr(earned, "measure", lambda votes, *_: replace(row, votes=votes))
-    monkeypatch.setattr(earned, "digit_votes", lambda *_: [])  # of 120 teachers, who would be trained
+    monkeypatch.setattr(earned, "digit_votes", lambda *_: [])  # would train 120 teachers
     assert earned.main(["--sets", "1", "--labels", "286", "--write", str(page)]) == 0
     text = page.read_text(encoding="utf-8")
     assert [line.split(" |")[0] for line in text.splitlines() if line.endswith(f"{row.seconds:.1f} |")] == [
@@ -99,7 +99,7 @@ def test_the_campaign_writes_its_page(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "`make earned ARGS='--sets 1 --seed 0 --labels 286'`" in text
 
 
-def test_the_page_states_rows_of_the_campaign() -> None:
+def test_the_documentation_states_rows_of_the_campaign() -> None:
     page = " ".join((ROOT / "docs" / "label_accounting.md").read_text(encoding="utf-8").split())
     rows = {
         cells[0]: cells
@@ -114,7 +114,7 @@ def test_the_page_states_rows_of_the_campaign() -> None:
 
 
 @pytest.mark.parametrize("check", [(), (18.5, 3.0)], ids=["labels", "checked"])
-def test_a_smooth_bound_changes_by_its_smoothness(check: tuple[float, ...]) -> None:
+def test_a_smooth_bound_changes_by_at_most_its_smoothness(check: tuple[float, ...]) -> None:
     random = np.random.default_rng(8)
     for _ in range(12):
         votes = random.choice(3, p=[0.8, 0.1, 0.1], size=(6, 25))
@@ -130,7 +130,7 @@ def test_a_smooth_bound_changes_by_its_smoothness(check: tuple[float, ...]) -> N
 
 
 @pytest.mark.parametrize("check", [{}, {"threshold": 14.0, "check_sigma": 3.0}], ids=["labels", "checked"])
-def test_a_published_bound_holds_as_often_as_it_says(check: dict[str, Any]) -> None:
+def test_a_published_bound_holds_with_the_stated_confidence(check: dict[str, Any]) -> None:
     batch = NoisyMaximum(20, 3, 3.0, **check).batch(10)
     counts = np.tile([18, 1, 1], (10, 1))
     source = SeededRandomnessForTestsOnly(9)
@@ -146,21 +146,21 @@ def test_a_published_bound_holds_as_often_as_it_says(check: dict[str, Any]) -> N
 PATE = NoisyMaximum(150, 3, 20.0).batch(400)
 
 
-def test_the_least_total_is_the_least_that_the_reference_batch_passes() -> None:
+def test_the_least_total_is_the_least_at_which_the_reference_passes() -> None:
     least, reference = ptr_epsilon(PATE, 1e-5), Reference(PATE, 0.9)
     assert least.total.epsilon < 0.5 * PATE.epsilon(1e-5)
     again, chance = reference.proposal(least.total)
     assert (again, chance >= 0.99) == (least, True)
     assert reference.proposal(Privacy(least.total.epsilon / 1.02, 1e-5))[1] < 0.99
     assert check_that_it_pays(least) >= 0.99
-    # Votes like the reference batch pass, and what they cost without noise is less than what was stated.
+    # Votes like the reference batch pass, and their unpublished loss is below the stated total.
     counts = np.tile([135, 8, 7], (400, 1))
     assert least.pass_chance(least.unpublished_distance(counts)) > 0.95
     assert unpublished_epsilon(PATE, counts, 1e-5).epsilon < least.total.epsilon
     assert ptr_epsilon(PATE, 1e-5, leader_share=0.95).total.epsilon < least.total.epsilon
 
 
-def test_what_does_not_pay_is_said() -> None:
+def test_a_proposal_without_benefit_is_refused() -> None:
     few = NoisyMaximum(20, 2, 5.0).batch(10)
     with pytest.raises(InvalidInput, match="does not pay for 20 voters") as refused:
         ptr_epsilon(few, 1e-5)
@@ -172,7 +172,7 @@ def test_what_does_not_pay_is_said() -> None:
         check_that_it_pays(propose(PATE, Privacy(0.6, 1e-5)))
 
 
-def test_the_record_of_a_test_is_proved_again() -> None:
+def test_the_record_of_a_proposal_is_verified() -> None:
     made = propose(PATE, Privacy(2.5, 1e-5))
     record = json.loads(json.dumps(made.record()))
     assert Proposal.from_record(PATE, made.total, record) == made
@@ -183,8 +183,8 @@ def test_the_record_of_a_test_is_proved_again() -> None:
         Proposal.from_record(PATE, made.total, {name: record[name] for name in record if name != "order"})
 
 
-def test_the_number_that_is_not_for_publication_is_at_least_the_exact_loss() -> None:
-    """By every neighbour and both labels: no event gains more than its ε and δ."""
+def test_the_unpublished_epsilon_is_at_least_the_exact_loss() -> None:
+    """For all neighbours and labels: no event exceeds its (ε, δ)."""
     batch, sigma = NoisyMaximum(5, 2, 2.0).batch(2), 2.0
     counts = np.array([[4, 1], [5, 0]])
     found = unpublished_epsilon(batch, counts, 1e-2)
@@ -217,16 +217,16 @@ def test_the_number_that_is_not_for_publication_is_at_least_the_exact_loss() -> 
         (lambda: publish_loss(NoisyMaximum(5, 2, 2.0).batch(1), np.array([[3, 2]]), 1e-5, sigma=0.5), "sigma"),
     ],
 )
-def test_bad_input_is_named(make: object, argument: str) -> None:
+def test_invalid_arguments_are_refused(make: object, argument: str) -> None:
     with refused_input(argument):
-        make()  # type: ignore[operator]  # each is a function without arguments
+        make()  # type: ignore[operator]  # a function without arguments
 
 
 # ------------------------------------------------------------------------------------------- each step by its definition
 
 
-def test_a_target_is_what_its_total_leaves() -> None:
-    """ε − ln(1 − 1/λ) + ln(δλ)/(λ − 1) − D_λ(test), but for rounding."""
+def test_a_target_is_the_rest_of_the_total() -> None:
+    """ε − ln(1 − 1/λ) + ln(δλ)/(λ − 1) − D_λ(test), up to rounding."""
     total, order, sigma = Privacy(3.0, 1e-4), 9.0, 4.0
     test = float(VoteRelease("check", sigma, "discrete").divergence().renyi(np.array([order]))[0])
     exact = 3 - math.log(8 / 9) + math.log(9e-4) / 8 - test
@@ -236,7 +236,7 @@ def test_a_target_is_what_its_total_leaves() -> None:
         Proposal(NoisyMaximum(5, 2, 2.0).batch(1), total, order, sigma, 40, 0.0)
 
 
-def test_what_rounding_takes_away_has_no_target(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_no_target_if_rounding_exceeds_the_total(monkeypatch: pytest.MonkeyPatch) -> None:
     total = Privacy(3.0, 1e-4)
     for epsilon, holds in ((3.0, True), (math.nextafter(3.0, 4.0), False), (math.nan, False)):
         monkeypatch.setattr(ptr, "rdp_epsilon", lambda *_, epsilon=epsilon: (epsilon, 9.0))
@@ -247,7 +247,7 @@ def test_what_rounding_takes_away_has_no_target(monkeypatch: pytest.MonkeyPatch)
     assert ptr._target(Privacy(50.0 - left - 1e-9, 1e-4), 9.0, 4.0) is None
 
 
-def test_a_threshold_is_the_first_that_leaves_no_more_than_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_threshold_is_the_first_whose_tail_is_within_the_rest_of_delta(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ptr, "rdp_delta", lambda *_: (1e-40, 2.0))
     noise = LatticeNoise(2.0, 0.0)
     tails = (noise.at_least(np.arange(noise.end + 2)) * (1 + MASS_ERROR)).tolist()
@@ -256,11 +256,11 @@ def test_a_threshold_is_the_first_that_leaves_no_more_than_the_rest(monkeypatch:
         assert _least_threshold(Privacy(1.0, least), 2.0) == place
         assert _least_threshold(Privacy(1.0, least * (1 - MASS_ERROR / 4)), 2.0) == place + 1
     assert _least_threshold(Privacy(1.0, tails[-1] + 1e-40), 2.0) == noise.end + 2
-    monkeypatch.setattr(ptr, "rdp_delta", lambda *_: (tails[3], 2.0))  # the test itself takes its δ
+    monkeypatch.setattr(ptr, "rdp_delta", lambda *_: (tails[3], 2.0))  # the test itself uses δ
     assert _least_threshold(Privacy(1.0, 1.5 * tails[3]), 2.0) > 3
 
 
-def test_a_noisy_distance_passes_from_its_threshold_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_noisy_distance_passes_at_the_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
     proposal = propose(NoisyMaximum(60, 3, 10.0).batch(20), Privacy(3.0, 1e-3))
     monkeypatch.setattr(Proposal, "unpublished_distance", lambda *_: 7)
     for noise, passes in ((-1, False), (0, True), (1, True)):
@@ -269,13 +269,13 @@ def test_a_noisy_distance_passes_from_its_threshold_on(monkeypatch: pytest.Monke
         assert proposal.passes(np.zeros((20, 3), np.int64)) == passes
 
 
-def test_a_failed_test_spends_no_more_than_everything() -> None:
+def test_a_failed_test_spends_a_delta_below_1() -> None:
     proposal = propose(NoisyMaximum(60, 3, 10.0).batch(20), Privacy(3.0, 0.5))
     assert proposal.failed(0.75).delta == math.nextafter(1.0, 0.0) or proposal.failed(0.75).delta == 1 - 2.0**-52
     assert proposal.failed(0.25).delta == 0.75
 
 
-def test_reference_votes_spread_evenly_about_their_share() -> None:
+def test_reference_votes_are_spread_evenly_around_their_share() -> None:
     few = Reference(NoisyMaximum(40, 4, 3.0).batch(3), 0.7)._counts.tolist()
     assert few == [[22, 6, 6, 6], [28, 4, 4, 4], [34, 2, 2, 2]]
     assert Reference(NoisyMaximum(40, 2, 3.0).batch(3), 0.6)._counts.tolist() == [[22, 18], [24, 16], [26, 14]]
@@ -283,7 +283,7 @@ def test_reference_votes_spread_evenly_about_their_share() -> None:
     assert Reference(NoisyMaximum(41, 4, 3.0).batch(1), 0.5)._counts.sum() == 41
 
 
-def test_a_proposal_is_the_one_that_the_reference_exceeds_most() -> None:
+def test_the_proposal_has_the_largest_margin_of_the_reference() -> None:
     batch, total = NoisyMaximum(60, 3, 10.0).batch(20), Privacy(1.0, 1e-4)
     reference = Reference(batch, 0.9)
     scores = {}
@@ -299,7 +299,7 @@ def test_a_proposal_is_the_one_that_the_reference_exceeds_most() -> None:
             reference.proposal(Privacy(epsilon, 1e-3))
 
 
-def test_a_probability_of_passing_that_is_enough_to_the_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probability_of_passing_equal_to_the_required_one_suffices(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = NoisyMaximum(40, 2, 4.0).batch(100)
     _, chance = Reference(batch, 0.8).proposal(Privacy(batch.epsilon(1e-5), 1e-5))
     assert ptr_epsilon(batch, 1e-5, leader_share=0.8, chance=chance).total.epsilon <= batch.epsilon(1e-5)
@@ -309,7 +309,7 @@ def test_a_probability_of_passing_that_is_enough_to_the_bit(monkeypatch: pytest.
 
 
 @for_each("jump", [0, 1, 17, 39, 40])
-def test_a_smooth_bound_is_the_largest_of_all_and_looks_at_few(jump: int) -> None:
+def test_a_smooth_bound_is_the_maximum_and_evaluates_few(jump: int) -> None:
     asked: list[int] = []
 
     def bound(moved: int) -> float:
@@ -332,7 +332,7 @@ def test_a_published_loss_is_the_noisy_logarithm_of_its_smooth_bound(monkeypatch
     for wanted in (-2972, -2608, 2601, 2993):
         smooth = math.exp(SMOOTHNESS * wanted / steps)
         exact = steps * math.log(smooth) / SMOOTHNESS
-        assert abs(exact - wanted) <= 4 * ULP * abs(wanted)  # so near that only rounding up is sure to be a bound
+        assert abs(exact - wanted) <= 4 * ULP * abs(wanted)  # so close that only rounding up bounds it
         monkeypatch.setattr(published_loss, "smooth_loss", lambda *_, smooth=smooth: smooth)
         monkeypatch.setattr(published_loss, "discrete_gaussian", lambda *_, wanted=wanted: -wanted - 3000)
         found = publish_loss(batch, counts, 1e-5).renyi

@@ -1,4 +1,4 @@
-"""Rényi differential privacy: every conversion against its formula in ball arithmetic, from above by what is charged."""
+"""Rényi differential privacy: conversions exceed their formulas in ball arithmetic by the charge for rounding."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def ball(value: float) -> Any:
 
 
 def charged(found: float, exact: Any, charge: Any) -> bool:
-    """Whether ``found`` is above the exact value by the charge for rounding, to two fifths of it."""
+    """Return whether ``found`` exceeds the exact value by the charge for rounding, within two fifths."""
     return bool(0.6 * charge <= ball(found) - exact <= 1.4 * charge)
 
 
-def test_the_orders_are_those_of_the_docs() -> None:
+def test_the_orders_are_those_of_the_documentation() -> None:
     orders = rdp_module.ORDERS
     assert orders.size == 400
     assert (orders[0], orders[199], orders[200], orders[-1]) == (1.001, 10.0, 10.5, 1e5)
@@ -46,7 +46,7 @@ def test_the_orders_are_those_of_the_docs() -> None:
     ("sigma", "sensitivity"),
     [(0.7, 1.0), (21.46, 2**0.5), (1e-100, 1.0), (1e-3, 1e-160), (1e200, 1.0), (1e300, 1e-300), (3e5, LEAST)],
 )
-def test_a_gaussian_divergence_is_its_formula_from_above(sigma: float, sensitivity: float) -> None:
+def test_a_gaussian_divergence_is_just_above_its_formula(sigma: float, sensitivity: float) -> None:
     for alpha, found in zip(ALPHAS, gaussian_rdp(sigma, ALPHAS, sensitivity).tolist(), strict=True):
         exact = ball(alpha) * (ball(sensitivity) / ball(sigma)) ** 2 / 2
         assert found >= exact
@@ -58,7 +58,7 @@ def test_a_gaussian_divergence_is_its_formula_from_above(sigma: float, sensitivi
 
 @for_each("alpha", ALPHAS)
 @for_each("divergence", [0.0, 1e-7, 0.4, 30.0])
-def test_an_epsilon_is_its_formula_from_above(alpha: float, divergence: float) -> None:
+def test_an_epsilon_is_just_above_its_formula(alpha: float, divergence: float) -> None:
     for delta in (1e-300, 1e-5, 0.3, 0.999):
         a = ball(alpha)
         slope = -ball(delta).log() / (a - 1)
@@ -81,7 +81,7 @@ def test_an_epsilon_is_its_formula_from_above(alpha: float, divergence: float) -
 
 @for_each("alpha", ALPHAS)
 @for_each("divergence", [0.0, 1e-7, 0.4, 30.0])
-def test_a_delta_is_its_formula_from_above(alpha: float, divergence: float) -> None:
+def test_a_delta_is_just_above_its_formula(alpha: float, divergence: float) -> None:
     for epsilon in (0.0, 1e-3, 2.0, 31.0, 700.0):
         a = ball(alpha)
         exponent = (a - 1) * (divergence - ball(epsilon) + (1 - 1 / a).log()) - a.log()
@@ -99,7 +99,7 @@ def test_a_delta_is_its_formula_from_above(alpha: float, divergence: float) -> N
     assert rdp_delta([30.0], 1.0, [2.0]) == (1.0, 2.0)
 
 
-def test_the_best_order_is_taken() -> None:
+def test_the_best_order_is_used() -> None:
     curve = gaussian_rdp(3.0, [2.0, 15.0, 40.0])
     alone = [rdp_epsilon([each], 1e-5, [order]) for each, order in zip(curve, (2.0, 15.0, 40.0), strict=True)]
     assert rdp_epsilon(curve, 1e-5, [2.0, 15.0, 40.0]) == min(alone) == alone[1]
@@ -116,7 +116,7 @@ def test_the_best_order_is_taken() -> None:
 
 
 @for_each("sigma", [0.3, 20.0, 1e150, 1e200])
-def test_the_best_real_order_is_its_formula_from_above(sigma: float) -> None:
+def test_the_best_real_order_is_just_above_its_formula(sigma: float) -> None:
     for k, sensitivity, delta in ((1, 1.0, 1e-5), (50, 2**0.5, 1e-300), (10**6, 3.0, 0.9)):
         rho = ball(0) + flint.arb(k) * (ball(sensitivity) / ball(sigma)) ** 2 / 2
         exact = rho + 2 * (-rho * ball(delta).log()).sqrt()
@@ -127,7 +127,7 @@ def test_the_best_real_order_is_its_formula_from_above(sigma: float) -> None:
     assert gaussian_rdp_epsilon(sigma, 0, 0.1) == gaussian_rdp_epsilon(sigma, 3, 0.1, 0.0) == 0.0
 
 
-def test_epsilon_of_more_gaussians_than_a_double_counts_is_infinite() -> None:
+def test_the_epsilon_of_too_many_gaussians_is_infinite() -> None:
     assert gaussian_rdp_epsilon(1.0, 10**400, 0.1) == math.inf
     assert gaussian_rdp_epsilon(1e-200, 1, 0.1) == math.inf
     assert gaussian_rdp_epsilon(1e-200, 0, 0.1) == 0.0
@@ -142,7 +142,7 @@ def test_epsilon_of_more_gaussians_than_a_double_counts_is_infinite() -> None:
         ("delta", [0.0, 1.0, -0.5, math.nan], "a probability above 0 and below 1"),
     ],
 )
-def test_numbers_outside_their_ranges_are_named(argument: str, values: list[Any], accepted: str) -> None:
+def test_numbers_out_of_range_are_refused(argument: str, values: list[Any], accepted: str) -> None:
     good = {"sigma": 1.0, "k": 0, "delta": 0.1, "sensitivity": 1.0}
     for value in values:
         with pytest.raises(InvalidInput, match=rf"^{argument} = {value!r} is not valid: expected {accepted}"):
@@ -161,7 +161,7 @@ def test_numbers_outside_their_ranges_are_named(argument: str, values: list[Any]
 
 
 @for_each("orders", [[1.0], [0.5], [math.inf], [math.nan], [], [[2.0, 3.0]], 2.0, [2.0, 1.0]])
-def test_orders_outside_their_range_are_named(orders: Any) -> None:
+def test_orders_out_of_range_are_refused(orders: Any) -> None:
     said = r"^orders = .* is not valid: expected orders, each a finite number above 1"
     for refuses in (lambda: gaussian_rdp(1.0, orders), lambda: rdp_delta(np.ones_like(orders), 1.0, orders)):
         with pytest.raises(InvalidInput, match=said):
@@ -169,6 +169,6 @@ def test_orders_outside_their_range_are_named(orders: Any) -> None:
 
 
 @for_each("rdp", [[1.0], [1.0, -0.1], [1.0, math.nan], [[1.0, 1.0]], []])
-def test_divergences_that_do_not_fit_are_named(rdp: Any) -> None:
+def test_divergences_of_another_shape_are_refused(rdp: Any) -> None:
     with refused("rdp"):
         rdp_epsilon(rdp, 1e-5, [2.0, 3.0])

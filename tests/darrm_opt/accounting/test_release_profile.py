@@ -1,4 +1,4 @@
-"""The search for a release's profile, and what a release is made of, at their limits."""
+"""Profiles of releases: the search, its limits, and the regions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def profile_of(lines: list[tuple[float, float]]) -> ReleaseProfile:
     return ReleaseProfile(epsilons, deltas, np.zeros((len(lines), 2)), region, region)
 
 
-def test_a_vertex_counts_as_flat_only_within_a_share_of_the_flat_end() -> None:
+def test_the_largest_loss_ignores_vertices_close_to_the_flat_end_only() -> None:
     """Two lines meet at q = share·flat/c, p = flat·(1 + share)."""
     flat, before, last = 0.1, math.e, math.exp(6.0)
     for share, found in ((0.5, 6.0), (1e-4, 6.0), (1e-6, 1.0)):
@@ -47,7 +47,7 @@ def test_a_vertex_counts_as_flat_only_within_a_share_of_the_flat_end() -> None:
         assert profile.max_loss == pytest.approx(found, abs=2e-3), share
 
 
-def test_the_line_that_matters_least_is_left_out_first() -> None:
+def test_the_least_significant_line_is_dropped_first() -> None:
     slopes = [math.exp(epsilon) for epsilon in (0.0, 0.25, 0.5, 1.0)]
     on_chord = 0.3 + (0.1 - 0.3) * (slopes[1] - slopes[0]) / (slopes[2] - slopes[0])
     lines = [(0.0, 0.3), (0.25, on_chord * (1 - 1e-9)), (0.5, 0.1), (1.0, 0.02)]
@@ -56,7 +56,7 @@ def test_the_line_that_matters_least_is_left_out_first() -> None:
     assert fewer.moves.tolist() == expected.moves.tolist()
 
 
-def test_a_gap_counts_in_units_of_what_is_allowed() -> None:
+def test_a_gap_is_in_units_of_the_tolerance() -> None:
     low, high = math.exp(0.5), math.e
     c = (0.5 - 0.4) / (0.12 - 0.08)
     above = 0.3 + (KNOWN[1.0][0] - 0.3) * (c - low) / (high - low)
@@ -73,7 +73,7 @@ def test_a_gap_counts_in_units_of_what_is_allowed() -> None:
         assert search._gap(KNOWN | {1.0: same}, 0.5, 1.0, 1e-3) is None
 
 
-def test_a_profile_that_hardly_falls_is_lost_in_rounding() -> None:
+def test_the_search_ends_if_the_profile_falls_by_rounding_only() -> None:
     c, q = math.exp(2.0), 0.01
     for units, goes_on in ((15.5, False), (16.5, True)):
         p = c * (q + units * MIN_IMPROVEMENT)
@@ -81,7 +81,7 @@ def test_a_profile_that_hardly_falls_is_lost_in_rounding() -> None:
 
 
 def test_the_widest_gap_is_refined_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the profile of Gaussian noise, where every slope has its own pair."""
+    """On the profile of Gaussian noise, where every slope has another pair."""
 
     def at(epsilon: float) -> tuple[float, float, float]:
         p, q = (NormalDist().cdf(sign * 0.5 - epsilon) for sign in (1, -1))
@@ -98,8 +98,8 @@ def test_the_widest_gap_is_refined_first(monkeypatch: pytest.MonkeyPatch) -> Non
     assert added == min(found)[2]
 
 
-def test_all_pairs_of_voters_that_are_not_private_are_known() -> None:
-    """Their region is exact, not that of the lines searched; beyond `MAX_LINES` voters it is that of lines."""
+def test_the_region_of_voters_that_are_not_private_is_exact() -> None:
+    """It is that of the pairs of votes, not of searched lines, up to `MAX_LINES` voters."""
     problem, noise = (
         Problem(7, Privacy(math.inf), Privacy(1.0), 2),
         NoiseFunction(np.linspace(0.7, 0.1, 8)[[0, 1, 2, 3, 3, 2, 1, 0]]),
@@ -110,12 +110,12 @@ def test_all_pairs_of_voters_that_are_not_private_are_known() -> None:
 
 
 def test_the_majority_of_many_voters_has_a_profile_and_totals() -> None:
-    """Its δ at 0 is 1, which rounding outward exceeds by four units; 301 voters have more pairs than lines are drawn."""
+    """Its δ at 0 is 1, which outward rounding exceeds by four units; 301 voters have more pairs than lines."""
     problem = Problem(301, Privacy(math.inf), Privacy(0.5, 1e-3), affected=1)
     profile = release_profile(np.ones(302), problem)
     assert profile.delta(0.0) == profile.deltas.max() == 1.0
     trained_once = solve(Problem.from_allowance(K=301, m=5, epsilon=0.1, Delta=1e-5, affected=1))
-    total = total_privacy(trained_once, 30, 0.1)  # of voters whose models a record changes at will
+    total = total_privacy(trained_once, 30, 0.1)  # a record may change their models arbitrarily
     assert total.totals["models"] == Privacy(0.1, 1e-5)
 
 
@@ -135,10 +135,10 @@ def test_one_unproved_region_leaves_no_guarantee() -> None:
         assert not compose_bits_any_order(parts, points=11).guaranteed
 
 
-def test_a_line_is_proved_beyond_the_largest_loss_that_is_not_of_the_size_of_a_rounding(
+def test_a_line_is_proved_above_the_largest_loss_larger_than_rounding(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The mirror image (½, ¼) of the first pair; then (½, ⅕); then roundings, each of which moves ten times as far."""
+    """The mirror image (½, ¼) of the first pair, then (½, ⅕), then rounding errors, each with ten times the step."""
     found = iter(
         [(0.01, 0.5, 0.2), (1e-3, 0.3, 0.3), (1e-3, 0.1, 0.2), (1e-3, 0.3, 0.0), (1e-3, 0.25, 0.2), (0.0, 0, 0)]
     )
@@ -167,7 +167,7 @@ def test_a_line_is_proved_beyond_the_largest_loss_that_is_not_of_the_size_of_a_r
     assert [of["discretisation"] for _, of in of_steps] == [0.25, certain.discretisation(3)]
 
 
-def test_a_search_starts_at_the_target_or_at_its_end_and_proves_what_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_starts_at_the_target_or_its_limit_and_proves_its_points(monkeypatch: pytest.MonkeyPatch) -> None:
     starts: list[float] = []
 
     def profile(_: object, start: float, __: float) -> dict[float, tuple[float, float, float]]:
@@ -198,8 +198,8 @@ def test_a_search_starts_at_the_target_or_at_its_end_and_proves_what_is_wanted(m
     assert len(new) == search.MAX_JOINT_ROUNDS
 
 
-def test_a_majority_that_is_not_proved_states_what_its_profile_proves() -> None:
-    """A vote of three moves Pr[1] from 0.45 to 0.55."""
+def test_an_uncertified_majority_states_its_profile() -> None:
+    """One vote of three moves Pr[1] from 0.45 to 0.55."""
     noise, voters = NoiseFunction(np.full(4, 0.1)), Problem(3, Privacy(math.inf), Privacy(1e-3, 0.01), 1)
     event = NoisyMajority(noise, voters).guarantee.event()
     assert event is not None
@@ -212,7 +212,7 @@ def test_a_majority_that_is_not_proved_states_what_its_profile_proves() -> None:
 LINES = [(0.0, 0.3), (0.5, 0.1), (1.0, 0.02)]
 
 
-def test_a_profile_is_the_largest_over_the_vertices_rounded_up() -> None:
+def test_a_profile_is_the_maximum_over_the_vertices_rounded_up() -> None:
     profile = profile_of(LINES)
     corners = [(Fraction(p), Fraction(q)) for row in profile.outer.moves.tolist() for p, q in (row[::2], row[1::2])]
     for epsilon in (-3.0, -0.2, 0.0, 0.3, 0.5, 0.77, 1.0, 2.0, 30.0):
@@ -225,7 +225,7 @@ def test_a_profile_is_the_largest_over_the_vertices_rounded_up() -> None:
         assert hardly_above(profile.delta(epsilon), delta, 1e-14)
 
 
-def test_a_profile_is_flat_from_its_largest_finite_loss_on() -> None:
+def test_a_profile_is_flat_above_its_largest_finite_loss() -> None:
     leaks = profile_of(LINES)
     flat = leaks.delta(30.0)
     assert leaks.delta(leaks.max_loss) <= flat * (1 + 1e-5) + 1e-12
@@ -241,7 +241,7 @@ def test_a_profile_is_flat_from_its_largest_finite_loss_on() -> None:
     assert leaks.epsilon(flat) <= leaks.max_loss
 
 
-def test_lines_are_left_out_while_delta_rises_by_no_more_than_its_share() -> None:
+def test_lines_are_dropped_while_delta_rises_within_the_tolerance() -> None:
     profile = profile_of(LINES)
     slopes = [math.exp(epsilon) for epsilon, _ in LINES]
     between = 0.3 + (0.02 - 0.3) * (slopes[1] - slopes[0]) / (slopes[2] - slopes[0])
@@ -251,10 +251,10 @@ def test_lines_are_left_out_while_delta_rises_by_no_more_than_its_share() -> Non
     assert np.allclose(fewer.moves, profile_of([LINES[0], LINES[2]]).outer.moves, rtol=1e-12, atol=1e-15)
     assert profile.coarser(0.0, 0.1 * rise * (1 + 1e-9)).moves.tolist() == fewer.moves.tolist()
     assert profile.coarser(0.0).moves.shape == profile.outer.moves.shape
-    assert profile.coarser(1e9).moves.shape[0] >= 2  # the two at the ends stay
+    assert profile.coarser(1e9).moves.shape[0] >= 2  # both ends remain
 
 
-def test_the_search_goes_on_where_a_profile_may_still_fall() -> None:
+def test_the_search_continues_while_the_profile_may_fall() -> None:
     following = search._next_epsilon
     assert following({0.0: (0.3, 0.5, 0.2)}) == pytest.approx(math.log(2.5) + 1e-5, rel=1e-12)
     assert following({1.0: (0.0, 0.5, 0.16)}) == pytest.approx(1.25 + 1e-5, rel=1e-12)
@@ -269,6 +269,6 @@ def test_slopes_are_rounded_up() -> None:
     assert slope > math.exp(0.3)
 
 
-def test_the_distribution_of_a_profile_is_of_one_release_unless_said_otherwise() -> None:
+def test_the_distribution_of_a_profile_is_that_of_one_release_by_default() -> None:
     profile = profile_of(LINES)
     assert profile.pld(0.1).delta(0.2) == profile.pld(0.1, count=1).delta(0.2) < profile.pld(0.1, count=2).delta(0.2)

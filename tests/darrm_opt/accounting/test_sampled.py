@@ -1,4 +1,4 @@
-"""Sampled releases: never below what every sample, assignment and transcript shows; the naive accounts are."""
+"""Sampled releases: totals are never below the enumeration of samples, assignments and transcripts; naive ones are."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ MECHANISMS = {
 
 
 class KnownBy:
-    """What is proved of a mechanism, and other laws of samples than its own, or none."""
+    """The guarantees of a mechanism with given sampled laws, or none."""
 
     takes_samples = True
     effort = SEARCHED
@@ -59,7 +59,7 @@ class KnownBy:
         return self.mechanism.bounds(releases)
 
     def listed(self) -> None:
-        """None: only what is given here is known of it."""
+        """Return None: only the given laws are known."""
 
     def sampled_laws(self, sampling: Sampling, cut: float = 0.0) -> Sequence[LawTriples] | None:
         del sampling, cut
@@ -68,7 +68,7 @@ class KnownBy:
 
 @for_each("name", MECHANISMS)
 @for_each("case", [n for n, case in enumerate(CASES) if case[0] != "random-allocation"])
-def test_never_below_every_sample_assignment_and_transcript(name: str, case: int) -> None:
+def test_never_below_any_sample_assignment_and_transcript(name: str, case: int) -> None:
     scheme, neighbours, data, neighbour, drawn = CASES[case]
     mechanism = MECHANISMS[name]
     rng = Random(f"{name} {case}")
@@ -89,14 +89,14 @@ def test_never_below_every_sample_assignment_and_transcript(name: str, case: int
 def test_without_a_proof_there_is_no_total() -> None:
     with pytest.raises(DeltaTooSmall) as caught:
         sampled._convolution_of_points(lambda _: math.inf, None, 0.1, 5, 1e-5)
-    assert caught.value.floor == 0.5  # the chance to be in any of five samples
+    assert caught.value.floor == 0.5  # the probability to be in any of five samples
     with pytest.raises(DeltaTooSmall) as caught:
         sampled._reached(lambda _: ReleaseGuarantee(), 0.1, 0.2, 3, 1, 5, 1e-5)
     assert caught.value.floor == 1.0
 
 
-def test_without_a_delta_voters_that_draw_for_themselves_have_a_total() -> None:
-    """What all of them show, by the chance that one has the record."""
+def test_if_each_voter_draws_there_is_a_total_at_delta_0() -> None:
+    """The loss of all voters, amplified by the probability that some voter has the record."""
     mechanism = mechanism_class("permute_and_flip").of(3, 2, 0.5)
     found = cost(mechanism, 1, 0.0, Sampling(20, 2, scheme="each-voter")).epsilon
     release = mechanism.at_sensitivity(3)
@@ -107,30 +107,30 @@ def test_without_a_delta_voters_that_draw_for_themselves_have_a_total() -> None:
     assert exact <= found <= exact * (1 + 1e-9)
 
 
-def test_random_totals() -> None:
+def test_random_totals_are_sound() -> None:
     """A short form of `campaigns.sampled`."""
     assert [fault for number in range(40) for fault in examine(1, number).faults] == []
 
 
 LINEAR = NoiseFunctionMechanism(NoiseFunction([1.0, 1 / 3, 1 / 3, 1.0]))
-"""The answer of one of three voters at random: a vote moves a third, and so do further votes."""
+"""The answer of a random one of three voters: each moved vote moves a third."""
 
 
 def one_voter(counts: tuple[int, ...]) -> list[Fraction]:
-    """Its law."""
+    """Return its law."""
     return [Fraction(count, sum(counts)) for count in counts]
 
 
 def one_release(mechanism: VoteMechanism, sampling: Sampling, epsilon: float = 0.0) -> float:
-    """The δ of one release by the sampled pairs, rounded up."""
+    """Return δ of one release by the sampled pairs, rounded up."""
     triples = mechanism.sampled_laws(sampling)
     assert triples is not None
     laws = [laws for family in triples for laws in family.pairs(sampling.chance)]
     return max(float(each.deltas(np.array([epsilon]))[0]) for each in laws)
 
 
-def telling(scheme: str, data: Sequence[int | None], neighbour: Sequence[int | None], **drawn: Any) -> Vote:
-    """The question that shows most of which of two data sets it is, where every vote counts alike."""
+def distinguishing(scheme: str, data: Sequence[int | None], neighbour: Sequence[int | None], **drawn: Any) -> Vote:
+    """Return the question that best distinguishes two data sets if all votes count equally."""
     weights: Counter[tuple[int, tuple[int, ...]]] = Counter()
     for values, sign in ((data, 1), (neighbour, -1)):
         for chance, each in shares(scheme, values, 3, drawn.get("sample", 1), drawn.get("rate", HALF)):
@@ -140,14 +140,14 @@ def telling(scheme: str, data: Sequence[int | None], neighbour: Sequence[int | N
 
 
 def shown_by(scheme: str, data: Sequence[int | None], neighbour: Sequence[int | None], **drawn: Any) -> Fraction:
-    """The δ at ε = 0 that one answer to that question shows."""
-    question = telling(scheme, data, neighbour, **drawn)
+    """Return δ at ε = 0 of one answer to that question."""
+    question = distinguishing(scheme, data, neighbour, **drawn)
     pairs = question_pairs(scheme, data, neighbour, [[question]], 3, 2, one_voter, **drawn)
     return worst_delta(pairs, 1, Fraction(1))
 
 
 @pytest.mark.parametrize(("scheme", "truth"), [("poisson-by-position", 0.813), ("poisson-dealt-evenly", 0.462)])
-def test_shares_that_are_cut_or_dealt_evenly_show_more_than_one_vote(scheme: Any, truth: float) -> None:
+def test_shares_cut_by_position_or_dealt_evenly_move_more_than_one_vote(scheme: Any, truth: float) -> None:
     rate, data, neighbour = Fraction(9, 10), [9, 1, 2], [None, 1, 2]
     claimed = one_release(LINEAR, Sampling(3, rate=0.9))
     assert claimed == pytest.approx(0.3)
@@ -161,13 +161,13 @@ def test_shares_that_are_cut_or_dealt_evenly_show_more_than_one_vote(scheme: Any
 
 
 @pytest.mark.parametrize("scheme", EACH_VOTER)
-def test_voters_that_draw_for_themselves_show_more_than_one_vote(scheme: Any) -> None:
+def test_if_each_voter_draws_more_than_one_vote_moves(scheme: Any) -> None:
     data, neighbour = [8, 1, 2], [9, 1, 2]
     sampling = Sampling(3, 1, scheme=scheme)
     true = shown_by(scheme, data, neighbour, sample=1)
-    assert true > 2 * sampling.chance * Fraction(1, 3)  # what one vote shows, by the chance that a voter has the record
+    assert true > 2 * sampling.chance * Fraction(1, 3)  # one vote, by the probability that a voter has the record
     mechanism = mechanism_class("permute_and_flip").of(3, 2, 0.7)
-    question, law = telling(scheme, data, neighbour), drawn_law(mechanism)
+    question, law = distinguishing(scheme, data, neighbour), drawn_law(mechanism)
     pairs = question_pairs(scheme, data, neighbour, [[question]], 3, 2, law)
     naive = Sampling(3, 1, scheme="without-replacement")
     for delta in (0.0, 1e-3, 1e-2):
@@ -179,11 +179,11 @@ def test_voters_that_draw_for_themselves_show_more_than_one_vote(scheme: Any) ->
 
 @for_each("classes", [2, 3])
 @for_each("delta", [0.0, 1e-6])
-def test_a_check_is_not_left_out_where_each_voter_draws(classes: int, delta: float) -> None:
+def test_if_each_voter_draws_checks_are_charged(classes: int, delta: float) -> None:
     drawn = Sampling(1000, 5, scheme="each-voter")
-    checked = NoisyMaximum(250, classes, 4.0, threshold=3.0, check_sigma=0.5)  # a check that shows nearly all
+    checked = NoisyMaximum(250, classes, 4.0, threshold=3.0, check_sigma=0.5)  # a check with very little noise
     assert [checked.at_sensitivity(votes) for votes in (1, 2, 5)] == [None] * 3
-    for mechanism in (checked, PlainVote(5, classes, Privacy(0.5))):  # nor is anything said of other models
+    for mechanism in (checked, PlainVote(5, classes, Privacy(0.5))):  # nothing is stated of other models either
         assert cost(mechanism, 10, delta, drawn).epsilon == math.inf
     few = NoisyMaximum(5, classes, 4.0, threshold=3.0, check_sigma=1.5)
     for votes in (1, 2, 5):
@@ -196,20 +196,20 @@ def test_a_check_is_not_left_out_where_each_voter_draws(classes: int, delta: flo
 
 
 def test_the_chance_of_a_large_sample_with_replacement_is_rounded_up() -> None:
-    """Whole numbers of ten million digits would take minutes."""
+    """Integers of ten million digits would take minutes."""
     chance = Sampling(10**6, 600_000, scheme="each-voter-with-replacement").chance
     exact = 1 - (1 - Decimal(1) / 10**6) ** 600_000
     assert exact <= Decimal(chance) <= exact * (1 + Decimal(2) ** -52)
 
 
 def test_a_sample_of_all_records_gives_no_amplification() -> None:
-    """Where the laws of an answer are not listed."""
+    """For a mechanism without listed laws."""
     mechanism = mechanism_class("laplace").of(300, 3, 60.0, 2)
     sampled, every = (cost(mechanism, 20, 1e-5, sampling) for sampling in (Sampling(100, 100), None))
     assert sampled.epsilons["pld"] >= sampled.epsilon == every.epsilon
 
 
-ROADS = Sampling(10, rate=1.0), Sampling(10, 10, scheme="without-replacement")
+FULL_SAMPLES = Sampling(10, rate=1.0), Sampling(10, 10, scheme="without-replacement")
 
 
 @for_each("queries", [1, 30])
@@ -222,10 +222,12 @@ ROADS = Sampling(10, rate=1.0), Sampling(10, 10, scheme="without-replacement")
         table(5, 3, 1),
     ],
 )
-def test_samples_of_all_records_cost_the_same_on_every_road(mechanism: VoteMechanism, queries: int) -> None:
-    """Listed laws serve releases with and without samples, of noise, checks and tables alike."""
+def test_samples_of_all_records_cost_as_much_as_no_samples(mechanism: VoteMechanism, queries: int) -> None:
+    """For noise, checks and tables, with laws listed in both cases."""
     unsampled = cost(mechanism, queries, 1e-5).epsilon
-    assert [cost(mechanism, queries, 1e-5, road).epsilon for road in ROADS] == pytest.approx([unsampled] * 2, rel=1e-9)
+    assert [cost(mechanism, queries, 1e-5, full).epsilon for full in FULL_SAMPLES] == pytest.approx(
+        [unsampled] * 2, rel=1e-9
+    )
 
 
 def test_all_models_that_a_record_reaches_are_charged() -> None:
@@ -236,14 +238,14 @@ def test_all_models_that_a_record_reaches_are_charged() -> None:
     assert budget.events == {Privacy(0.5): 2}
 
 
-def test_labels_of_one_sample_are_one_release() -> None:
+def test_the_labels_of_one_sample_are_one_release() -> None:
     mechanism = mechanism_class("permute_and_flip").of(1, 2, 1.5)
     data, neighbour, rate, texts = [9], [None], Fraction(1, 10), 4
     pairs = question_pairs("poisson", data, neighbour, [[shown(9, 1)] * texts], 1, 2, drawn_law(mechanism), rate=rate)
     pairs += [(q, p) for p, q in pairs]
     for delta in (0.0, 1e-4, 1e-2):
         apart = cost(mechanism, texts, delta, Sampling(1, rate=0.1))
-        assert worst_delta(pairs, 1, exp_fraction(apart.epsilon)) > Fraction(delta)  # as if each had a sample
+        assert worst_delta(pairs, 1, exp_fraction(apart.epsilon)) > Fraction(delta)  # as if each label had a sample
         together = cost(mechanism, texts, delta, Sampling(1, rate=0.1, labels=texts))
         for account, epsilon in together.epsilons.items():
             assert worst_delta(pairs, 1, exp_fraction(epsilon)) <= Fraction(delta), account
@@ -251,14 +253,14 @@ def test_labels_of_one_sample_are_one_release() -> None:
         Sampling(10, 2, scheme="each-voter", labels=2)
 
 
-def test_more_voters_draw_for_themselves_than_doubles_hold_binomial_coefficients() -> None:
+def test_more_voters_may_draw_than_binomial_coefficients_fit_doubles() -> None:
     sampling, laplace = Sampling(100_000, 20, scheme="each-voter"), mechanism_class("laplace")
     fewer, more = (laplace.of(K, 3, 40.0).epsilon(10, 1e-5, sampling) for K in (1000, 1100))
     assert fewer < more < 1.2 * fewer
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.95])
-def test_noise_that_is_cut_off_is_charged_however_large_epsilon_is(rate: float) -> None:
+def test_truncated_noise_is_charged_at_any_epsilon(rate: float) -> None:
     k, sigma, delta = np.arange(-14, 15), 0.7, 1e-3
     drawn = np.exp(-(k * k) / (2 * sigma * sigma))
     drawn /= drawn.sum()
@@ -272,15 +274,15 @@ def test_noise_that_is_cut_off_is_charged_however_large_epsilon_is(rate: float) 
     found = [epsilons["pld"]]
     found += [max(direction_pld([laws], missing, 2, 0.01).epsilon(delta) for laws in triple.pairs(rate))]
     for epsilon in found:
-        assert 2 * missing * math.exp(epsilon) > SLACK_SHARE * delta  # a share of δ would not pay for it
+        assert 2 * missing * math.exp(epsilon) > SLACK_SHARE * delta  # a share of δ would not cover it
         for p, q in ((mixed, off), (off, mixed)):
             excess = np.outer(p, p) - math.exp(epsilon) * np.outer(q, q)
             assert np.maximum(excess, 0.0).sum() <= delta
 
 
 @for_each("sigma", [2.0, 40.0])
-def test_leads_that_are_joined_show_no_less_than_each(sigma: float) -> None:
-    """The pair of fewer answers has a larger δ at each loss, in both orders and sampled, and hardly larger."""
+def test_merged_leads_have_at_least_the_loss_of_each(sigma: float) -> None:
+    """Merging raises δ at each loss slightly, in both orders, also with sampling."""
     d = np.arange(-600, 601)
     off, on = (np.exp(-((d - mean) ** 2) / (4 * sigma * sigma)) for mean in (0, 6))
     off, on = off / off.sum(), on / off.sum()
@@ -300,7 +302,7 @@ def test_leads_that_are_joined_show_no_less_than_each(sigma: float) -> None:
 
 @for_each("rate", [0.02, 0.3, 0.9])
 @for_each("replace", [False, True])
-def test_divergences_of_samples_are_never_below_the_sampled_pairs(rate: float, replace: bool) -> None:
+def test_sampled_divergences_are_never_below_those_of_sampled_pairs(rate: float, replace: bool) -> None:
     rng = np.random.default_rng(5)
     laws = rng.dirichlet(np.ones(4), (40, 3)) + 0.05
     laws /= laws.sum(axis=2, keepdims=True)
@@ -317,8 +319,8 @@ def test_divergences_of_samples_are_never_below_the_sampled_pairs(rate: float, r
         assert bounds[0] < 2 * exact[0] / (orders[0] - 1)
 
 
-def test_the_cut_of_noise_follows_delta() -> None:
-    """No cliff: ε grows with ln(1/δ), at σ of cells and of counts, with coins and by allocation."""
+def test_the_truncation_of_noise_depends_on_delta() -> None:
+    """ε grows with ln(1/δ) without a jump, for σ of cells and of counts, by Poisson sampling and by allocation."""
     coins, allocated = Sampling(750_000, 250), Sampling(750_000, scheme="random-allocation", among=3000)
     two, four, wide = NoisyMaximum(250, 2, 4.0), NoisyMaximum(250, 4, 6.0), NoisyMaximum(3000, 4, 700.0)
     for mechanism, sampling in ((two, coins), (two, allocated), (four, coins), (wide, coins)):
@@ -326,8 +328,8 @@ def test_the_cut_of_noise_follows_delta() -> None:
         assert 0 < found[0] < found[1] < found[2] < 5 * found[0]
 
 
-def test_each_voter_of_a_sample_moves_its_votes() -> None:
-    """Voters that draw for themselves: with r votes each, k voters that have a record move k·r of them."""
+def test_every_voter_with_the_record_moves_its_votes() -> None:
+    """If each voter draws and casts r votes, k voters with the record move k·r votes."""
     sampling, K, share = Sampling(100, 5, scheme="each-voter"), 5, Fraction(1, 20)
     found = []
     for affected in (1, 2, 3):
@@ -348,7 +350,7 @@ def test_each_voter_of_a_sample_moves_its_votes() -> None:
 
 @for_each("neighbours", ["add-remove", "replace-one"])
 @for_each("classes", [3, 4, 10])
-def test_laws_of_any_votes_cover_those_of_each_vote_count(classes: int, neighbours: Any) -> None:
+def test_laws_for_any_votes_cover_those_of_each_vote_count(classes: int, neighbours: Any) -> None:
     mechanism = NoisyMaximum(6, classes, 0.9)
     sampling = Sampling(1000, 20, neighbours=neighbours)
     cells = sampled_label_laws(0.9, classes, neighbours)
@@ -373,7 +375,7 @@ SETTINGS = [  # n, Q, ε, and the σ of Rényi sums over two cells
 
 
 @for_each(("records", "queries", "epsilon", "most"), SETTINGS)
-def test_noise_of_settings_that_people_use(records: int, queries: int, epsilon: float, most: float) -> None:
+def test_the_noise_of_typical_settings(records: int, queries: int, epsilon: float, most: float) -> None:
     sampling, total = Sampling(records, 40), Privacy(epsilon, 1e-5)
     assert NoisyMaximum(10, 4, most).fits(total, queries, sampling)
     if queries <= 1000:
@@ -384,8 +386,8 @@ def test_noise_of_settings_that_people_use(records: int, queries: int, epsilon: 
 
 @for_each("scale", [0.06, 0.2, 0.45])
 @for_each("counts", [(10, 0, 0), (4, 3, 3), (9, 1), (6, 4, 0, 0)])
-def test_chances_of_small_laplace_noise(scale: float, counts: tuple[int, ...]) -> None:
-    """All noise within a reach beyond which there is nothing, and all ties, to 60 digits."""
+def test_probabilities_of_small_laplace_noise(scale: float, counts: tuple[int, ...]) -> None:
+    """By all noise of non-negligible probability and all ties, to 60 digits."""
     chances = mechanism_class("laplace").of(10, len(counts), scale).class_chances(np.array([counts]))
     assert chances is not None
     with localcontext(prec=60):
@@ -412,7 +414,7 @@ def test_most_releases_and_calibration_agree() -> None:
         assert (found.value > unsampled.value) == found.increases
 
 
-def test_records_of_other_fields_are_refused() -> None:
+def test_records_with_other_fields_are_refused() -> None:
     for broken in ({}, None, {**Sampling(10, 3).record(), "more": 1}):
         with pytest.raises(InvalidInput):
             Sampling.from_record(broken)
@@ -425,7 +427,7 @@ def test_invalid_arguments_are_refused() -> None:
     refuses(Sampling, {"records": 10, "sample": 2, "scheme": "each-voter"}, neighbours=["add-remove"])
     for scheme in ("similarity", "?"):
         with refused("sampling"):
-            Sampling(10, 2, scheme=scheme)  # type: ignore[arg-type]  # refused
+            Sampling(10, 2, scheme=scheme)  # type: ignore[arg-type]
 
 
 SMALL_SAMPLE = Sampling(1000, 50)
@@ -434,7 +436,7 @@ REPLACED = Sampling(1000, 50, scheme="without-replacement")
 
 @for_each("sampling", [SMALL_SAMPLE, REPLACED])
 @for_each("sigma", [2.0, 6.0])
-def test_points_of_one_label_bound_what_its_laws_do(sigma: float, sampling: Sampling) -> None:
+def test_points_of_one_label_bound_the_profile_of_its_laws(sigma: float, sampling: Sampling) -> None:
     mechanism = NoisyMaximum(12, 3, sigma)
     exact = cost(mechanism, 300, 1e-6, sampling)
     bound = cost(KnownBy(mechanism, None), 300, 1e-6, sampling).epsilon
@@ -442,7 +444,7 @@ def test_points_of_one_label_bound_what_its_laws_do(sigma: float, sampling: Samp
 
 
 @for_each(("name", "neighbours"), [("permute_and_flip", "add-remove"), ("exponential", "replace-one")])
-def test_points_of_an_epsilon_alone_are_never_below_every_transcript(name: str, neighbours: Any) -> None:
+def test_the_points_of_an_epsilon_are_never_below_any_transcript(name: str, neighbours: Any) -> None:
     mechanism, rate, data = MECHANISMS[name], Fraction(1, 4), [9, 8]
     questions = [[shown(9, 1)], [lambda _, share: 1 if 9 in share else 2 if 7 in share else 0]]
     pairs = question_pairs(
@@ -463,8 +465,8 @@ def test_points_of_an_epsilon_alone_are_never_below_every_transcript(name: str, 
             assert worst_delta(pairs, 2, exp_fraction(epsilon)) <= Fraction(delta), account
 
 
-def test_an_epsilon_alone_is_composed_by_its_points() -> None:
-    """As each sample shows what is (ε, 0)-DP with a small chance, which the ε of a sample does not say."""
+def test_an_epsilon_without_laws_is_composed_by_its_points() -> None:
+    """With a small probability a sample is (ε, 0)-DP with the full ε, which its amplified ε does not reflect."""
     two = mechanism_class("exponential").of(40, 6, 1.0, affected=2)
     sampling = Sampling(5452, 40)
     assert two.sampled_laws(sampling) is None
@@ -472,11 +474,11 @@ def test_an_epsilon_alone_is_composed_by_its_points() -> None:
     assert found["pld"] < 0.1 * min(found["simple"], found["optimal"])
 
 
-def test_points_are_not_asked_for_where_they_are_skipped() -> None:
+def test_skipped_points_are_not_computed() -> None:
     known = KnownBy(mechanism_class("exponential").of(40, 6, 0.5, affected=2), None)
     found = cost(known, 100, 1e-5, Sampling(5452, 40, labels=4), skip=("pld",))
     assert found.epsilons.keys() == {"simple", "optimal", "renyi"}
-    assert known.asked == 2  # for ε of all labels of one sample, and for their divergences
+    assert known.asked == 2  # once for ε of all labels of a sample, once for their divergences
 
 
 @for_each("queries", [1, 5])
@@ -490,5 +492,5 @@ def test_points_are_not_asked_for_where_they_are_skipped() -> None:
         Sampling(10, scheme="random-allocation", among=4, times=2),
     ],
 )
-def test_a_vote_that_shows_everything_has_no_total(sampling: Sampling, queries: int) -> None:
+def test_a_vote_without_noise_has_no_total(sampling: Sampling, queries: int) -> None:
     assert cost(NoiseFunctionMechanism(NoiseFunction([1.0, 1.0])), queries, 1e-5, sampling).epsilon == math.inf

@@ -1,4 +1,4 @@
-"""Parts of the accounts of samples one at a time: by their formula in forty digits, and what rounding is charged."""
+"""Parts of the accounts of samples: each by its formula in forty digits, with the charge for rounding."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def decimals(values: Any) -> list[Decimal]:
 
 
 def charged(found: float, exact: Decimal, charge: float, room: float = 0.05) -> None:
-    """Check that a number is above the exact one by about what is charged."""
+    """Check that a number exceeds the exact one by about the charge."""
     assert abs(Decimal(found) - exact - Decimal(charge)) <= Decimal(room * charge), (found, exact, charge)
 
 
@@ -45,7 +45,7 @@ def charged(found: float, exact: Decimal, charge: float, room: float = 0.05) -> 
 @for_each("replace", [True, False])
 @for_each("rate", [0.02, 0.9])
 @for_each("step", [1e-3, 0.5])
-def test_divergences_of_a_sample_are_the_sums_of_their_source(replace: bool, rate: float, step: float) -> None:
+def test_divergences_of_a_sample_are_the_sums_of_the_paper(replace: bool, rate: float, step: float) -> None:
     known = step * sampled.WHOLE_ORDERS
     orders, found = sampled.sampled_divergences(known, rate, replace=replace)
     q, growth = Decimal(rate), [Decimal(0)] * 2 + [((k - 1) * Decimal(step) * k).exp() for k in range(2, 41)]
@@ -62,12 +62,12 @@ def test_divergences_of_a_sample_are_the_sums_of_their_source(replace: bool, rat
             total = max(removed, a * (a - 1) / Decimal(2) * q**2 * (1 - q) ** -(a + 1) * (growth[2] - 1))
         exact = (1 + total).ln() / (a - 1)
         charged(found[place], exact, float(exact) * sampled.WHOLE_ERROR)
-    known[3:] = np.inf  # of orders 5 and more
+    known[3:] = np.inf  # at orders 5 and more
     found = sampled.sampled_divergences(known, rate, replace=replace)[1]
     assert np.isfinite(found).tolist() == (orders < 5).tolist()
 
 
-def test_moments_are_the_largest_of_the_pairs_and_charged_for_their_rounding() -> None:
+def test_moments_are_the_largest_of_the_pairs_plus_their_charge() -> None:
     p, q = np.array([[0.5, 0.25, 0.25], [0.125, 0.875, 0.0]]), np.array([[0.25, 0.25, 0.5], [0.5, 0.25, 0.25]])
     logs = [np.log(np.maximum(each, 1e-300)) for each in (p, q)]
     logs[0][p == 0] = -np.inf
@@ -85,11 +85,11 @@ def test_moments_are_the_largest_of_the_pairs_and_charged_for_their_rounding() -
 
 
 def stub(p: Any, q: Any) -> Any:
-    """Return pairs of laws of which only the bounds are asked."""
+    """Return pairs of laws that have only the given bounds."""
     return SimpleNamespace(bounds=(np.array(p), np.array(q)), on_data=np.array(p))
 
 
-def test_answers_up_to_a_chance_are_left_out() -> None:
+def test_answers_up_to_a_probability_are_omitted() -> None:
     log_p, log_q = sampled.logarithms(stub([[0.5, 0.25, 0.25]], [[0.25, 0.0, 0.75]]), 0.25)
     assert log_p.tolist() == [[math.log(0.5), -math.inf, -math.inf]]
     assert log_q.tolist() == [[math.log(0.25), 0.0, 0.0]]
@@ -111,24 +111,26 @@ def test_knots_reach_from_the_least_loss_to_the_largest() -> None:
         assert sampled._knots(order, 0.0)[[0, -1]].tolist() == pytest.approx([-60.0, 60.0], rel=1e-14)
 
 
-def test_the_largest_loss_is_one_beyond_which_little_is_lost_on_either_side(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_loss_leaves_little_mass_on_either_side(monkeypatch: pytest.MonkeyPatch) -> None:
     knots, none_below = np.array([-2.0, -1.0, 0.0, 1.0, 2.0]), -np.expm1(np.array([-2.0, -1.0]))
     deltas = np.array([*none_below, 0.5, 0.25, 0.125])
     largest = sampled._largest_loss
     assert largest(knots, deltas, 2, 0.25) == 1.0  # 2·(0.25 − 0.125) is within it
     assert largest(knots, deltas, 2, 0.249) == 2.0
-    assert largest(knots, deltas, 2, 9.0) == 1.0  # no loss is below −1
+    assert largest(knots, deltas, 2, 9.0) == 1.0  # all losses are at least −1
     assert largest(knots, deltas + np.array([0.0, 0.1, 0, 0, 0]), 2, 0.25) == 2.0
-    assert largest(knots, deltas + np.array([0.1, 0.1, 0, 0, 0]), 2, 0.25) == 2.0  # to the end
+    assert largest(knots, deltas + np.array([0.1, 0.1, 0, 0, 0]), 2, 0.25) == 2.0  # up to the end
     below = np.array([0.0, 0.25 * sampled.RARE_BELOW, 0, 0, 0])
     assert [largest(knots, deltas + below, queries, 9.0) for queries in (3, 5)] == [1.0, 2.0]
     assert largest(knots * 1e-7, np.zeros(5), 2, 0.25) == 1e-6
-    assert largest(knots, np.array([*none_below, 0.0, 0.0, 0.0]), 2, 9.0) == 1.0  # of losses on either side, not of 0
+    assert (
+        largest(knots, np.array([*none_below, 0.0, 0.0, 0.0]), 2, 9.0) == 1.0
+    )  # of losses on either side, excluding 0
     monkeypatch.setattr(sampled, "RARE_BELOW", 0.25)
     assert largest(np.log([0.25, 0.5, 1, 2, 4]), np.array([0.75, 0.625, 0.5, 0.25, 0.125]), 2, 9.0) == math.log(2)
 
 
-def test_what_is_cut_off_and_left_out_is_taken_from_delta(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_and_omitted_masses_are_subtracted_from_delta(monkeypatch: pytest.MonkeyPatch) -> None:
     delta = 1e-5
     most = sampled.SLACK_SHARE * delta
     assert sampled.charged_noise(1.5, 0.0, delta) == Privacy(1.5, delta)
@@ -169,8 +171,8 @@ def test_what_is_cut_off_and_left_out_is_taken_from_delta(monkeypatch: pytest.Mo
         assert all(Fraction(0.99 * delta) < Fraction(left) <= Fraction(delta) - rare for left in asked)
 
 
-def test_sums_of_divergences_are_those_of_the_largest_moments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice: at first orders, and between the neighbours of the best of them."""
+def test_divergences_are_sums_of_the_largest_moments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In two rounds: at the first orders, then between the neighbours of the best one."""
     given = list[tuple[list[float], Array]]()
 
     def best(divergences: Array, _: float, orders: Array) -> tuple[float, float]:
@@ -206,7 +208,7 @@ UNIT = 2.0**-20
 
 
 def seen(monkeypatch: pytest.MonkeyPatch, **found: Any) -> dict[str, tuple[Any, ...]]:
-    """Replace functions of the module by what they return; keep what they were last asked."""
+    """Replace functions of the module by constants; keep the arguments of their last call."""
     asked: dict[str, tuple[Any, ...]] = {}
 
     def stand_in(name: str) -> Any:
@@ -223,7 +225,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, **found: Any) -> dict[str, tuple[Any, 
 
 
 def accounts_of(queries: int, delta: float, **known: Any) -> tuple[list[Privacy | None], dict[str, Any]]:
-    """Return the events and accounts of one record in half of all samples."""
+    """Return the events and accounts of a record that is in half of all samples."""
     event: Privacy | None = known.get("event")
     release = None if event is None else ReleaseGuarantee(event)
     events, accounts = sampled.sampled_accounts(
@@ -237,14 +239,14 @@ def accounts_of(queries: int, delta: float, **known: Any) -> tuple[list[Privacy 
     return [guarantee.event() for guarantee, _ in events], accounts
 
 
-def test_accounts_are_those_of_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_accounts_are_those_of_the_known_guarantees(monkeypatch: pytest.MonkeyPatch) -> None:
     def triples(missing: float = 0.0, *, tight: bool = True) -> LawTriples:
         return LawTriples(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]), missing=missing, is_tight=tight)
 
     largest = max(laws.max_loss for laws in triples().pairs(0.5))
-    assert accounts_of(1, 0.0) == ([], {})  # not even an infinite loss
+    assert accounts_of(1, 0.0) == ([], {})  # not even by an infinite loss
     assert accounts_of(1, 0.0, pure=1.0)[0] == [amplify_by_subsampling(Privacy(1.0), 0.5)]
-    for event in (Privacy(3.0), Privacy(0.01, 1e-3)):  # a loss that always holds is better
+    for event in (Privacy(3.0), Privacy(0.01, 1e-3)):  # a pure loss is better
         assert accounts_of(1, 0.1, event=event, families=[triples()])[0] == [Privacy(largest)]
     assert accounts_of(1, 0.1, event=Privacy(0.01), families=[triples()])[0][0] != Privacy(largest)
     for queries, names in ((1, {"laws"}), (2, {"laws", "renyi", "pld"})):
@@ -255,7 +257,7 @@ def test_accounts_are_those_of_what_is_known(monkeypatch: pytest.MonkeyPatch) ->
         assert accounts.keys() == names | {"renyi"}
         assert len(accounts["renyi"].args[0]) == queries
     certain = LawTriples(np.array([[1.0, 0.0]]), np.array([[0.5, 0.5]]))
-    assert accounts_of(1, 0.1, families=[triples(), certain])[0] == []  # its largest finite loss is not all of it
+    assert accounts_of(1, 0.1, families=[triples(), certain])[0] == []  # it also has an infinite loss
     assert accounts_of(2, 0.1)[1].keys() == {"renyi", "pld"}
     assert accounts_of(9, 0.1, labels=4)[1]["pld"].args[3:] == (3, 0.1)
     smaller, larger = Privacy(1.0, 0.1), Privacy(2.0, 0.1)
@@ -273,7 +275,7 @@ def test_accounts_are_those_of_what_is_known(monkeypatch: pytest.MonkeyPatch) ->
             sampled._renyi_of_divergences(np.ones_like, sampling, 4, 0.1)
 
 
-def test_divergences_and_distributions_of_pairs_pay_for_their_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_divergences_and_distributions_of_pairs_are_charged_for_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     laws = [stub([[p]], [[1.0]]) for p in (0.5, 0.25, 0.125)]
     assert (
         sampled.renyi_of_pairs([*laws, stub([[0.5, 0.5]], [[1.0, 0.0]])], np.array([1.5, 3.0])).tolist()
@@ -288,7 +290,7 @@ def test_divergences_and_distributions_of_pairs_pay_for_their_rounding(monkeypat
     profile = sampled._chords(knots, deltas)
     assert profile(np.array([0.0, 1.0])).tolist() == pytest.approx([0.5 * (1 + 16 * UNIT), 0.25 * (1 + 16 * UNIT)])
     assert profile(np.array([math.log((1 + math.e) / 2)]))[0] == pytest.approx(0.375 * (1 + 16 * UNIT), rel=1e-14)
-    before = (1 - 0.25 * math.exp(-1)) * (1 + 16 * UNIT)  # on the way from δ = 1 at slope 0
+    before = (1 - 0.25 * math.exp(-1)) * (1 + 16 * UNIT)  # between δ = 1 at slope 0 and the first point
     assert profile(np.array([-2.0]))[0] == pytest.approx(before, rel=1e-14)
     composed: Any = SimpleNamespace(repeated=lambda queries: ("composed", queries))
     for missing in (0.0, 0.125):
@@ -314,7 +316,9 @@ def test_divergences_and_distributions_of_pairs_pay_for_their_rounding(monkeypat
     ("queries", "largest", "steps", "step"),
     [(4, 2.0, 999, 0.3 * 0.2 / 2), (400, 2.0, 999, 0.3 / 2), (400, 0.55, 999, 0.55 / 4), (4, 2.0, 20, 0.1)],
 )
-def test_a_grid_is_fine_for_the_spread_of_losses(queries: int, largest: float, steps: int, step: float) -> None:
+def test_the_spacing_of_a_grid_follows_the_spread_of_losses(
+    queries: int, largest: float, steps: int, step: float
+) -> None:
     """Two losses of ±½, Pr[½] = 1/(1 + e^−½), whose spread is ½."""
     composed: Any = SimpleNamespace(repeated=lambda _: SimpleNamespace(epsilon=lambda delta: delta))
     truth = 1 / (1 + math.exp(-0.5))
@@ -349,7 +353,7 @@ def test_points_of_a_sample_are_those_of_their_hull(monkeypatch: pytest.MonkeyPa
     assert whole.delta < values[0] == values[1] < whole.delta * (1 + 1e-14)
     deltas.clear()
     monkeypatch.setattr(sampled, "MAX_EXPONENT", 1.0)
-    sampled._convolution_of_points(together, None, 0.5, 4, 0.25)  # the largest that is used
+    sampled._convolution_of_points(together, None, 0.5, 4, 0.25)  # the largest one used
     assert asked["_of_both_directions"][0].tolist() == [0.0, amplify_by_subsampling(Privacy(1.0), 0.5).epsilon]
 
 
@@ -365,8 +369,8 @@ def test_both_directions_are_mirror_images(monkeypatch: pytest.MonkeyPatch) -> N
     assert values.tolist() == pytest.approx([*mirrored, 0.5, 0.25, 0.125], rel=1e-4)
 
 
-def test_voters_that_draw_for_themselves_are_a_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 0 to 3 voters, each moving one vote: by laws, by (ε, δ), and by everything for the rarest."""
+def test_if_each_voter_draws_the_number_with_the_record_is_a_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """0 to 3 voters, each moving one vote: by laws, by (ε, δ), and as certain disclosure for the rarest."""
     chances, releases, delta = (0.5, 0.25, 0.1875, 0.0625), 2, 0.25
     asked = seen(monkeypatch, _of_both_directions=Privacy(9.0, 0.1))
     binomial: Any = SimpleNamespace(binomial=lambda *_: SimpleNamespace(chances=chances))
@@ -382,7 +386,7 @@ def test_voters_that_draw_for_themselves_are_a_mixture(monkeypatch: pytest.Monke
     assert not events
     assert accounts.keys() == {"pld"}
     assert sampled._each_voter(bounds, each, 3, 1, releases, 0.0)[1] == {}
-    monkeypatch.setattr(sampled, "RARE_SHARE", 0.5)  # of δ: what three voters show in two releases
+    monkeypatch.setattr(sampled, "RARE_SHARE", 0.5)  # of δ, for three voters in two releases
     assert accounts["pld"]() == Privacy(9.0, 0.1)
     knots, values, *others = asked["_of_both_directions"]
     losses = np.concatenate([[0.0], np.geomspace(sampled.MIN_LOSS, sampled.MAX_LOSS, 4)])
@@ -399,12 +403,12 @@ def test_voters_that_draw_for_themselves_are_a_mixture(monkeypatch: pytest.Monke
 # ------------------------------------------------------------------------------------------- random allocation
 
 
-def test_most_releases_that_a_record_is_in() -> None:
+def test_the_largest_number_of_releases_with_a_record() -> None:
     among_5 = Sampling(9, scheme="random-allocation", among=5, times=2)
     assert [allocation.in_most(among_5, releases) for releases in range(12)] == [0, 1, 2, 2, 2, 2, 3, 4, 4, 4, 4, 5]
 
 
-def test_products_of_series_are_those_of_their_numbers() -> None:
+def test_products_of_series_of_logarithms_are_convolutions() -> None:
     first, second = ([1.0, 0.5, 0.0, 2.0], [3.0, 0.25, 4.0, 0.0])
     with np.errstate(divide="ignore"):
         found = np.exp(allocation._product(np.log(first), np.log(second)))
@@ -413,11 +417,11 @@ def test_products_of_series_are_those_of_their_numbers() -> None:
 
 @for_each("among", [1, 2, 5])
 def test_moments_of_a_record_removed_are_those_of_the_mean(among: int) -> None:
-    """With R 0 or 2: its mean over a round is 2/t times a binomial number."""
+    """With R = 0 or 2, its mean over a round is 2/t times a binomial number."""
     orders = allocation.ORDERS[:9]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(allocation, "log_moments", lambda log_p, _, orders: (orders - 1) * math.log(2) - log_p[0, 0] - 2)
-        pairs: Any = [stub([[math.exp(-2.0)]], [[1.0]]), stub([[math.exp(-1.0)]], [[1.0]])]  # the second is less
+        pairs: Any = [stub([[math.exp(-2.0)]], [[1.0]]), stub([[math.exp(-1.0)]], [[1.0]])]  # the second is smaller
         patch.setattr(allocation, "ULP", UNIT)
         found = allocation.removed_moments(pairs, among, 0.0, orders)
     size = float(sampled.LOG_FACTORIALS[10])
@@ -428,7 +432,7 @@ def test_moments_of_a_record_removed_are_those_of_the_mean(among: int) -> None:
         charged(each, exact_log, error, room=1e-9)
 
 
-def test_a_moment_needs_all_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_moment_requires_all_lower_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocation, "log_moments", lambda _, __, orders: np.where(orders == 5, np.inf, orders))
     found = allocation.removed_moments([stub([[1.0]], [[1.0]])], 2, 0.0, allocation.ORDERS[:9])
     assert np.isfinite(found).tolist() == [True] * 3 + [False] * 6
@@ -449,7 +453,7 @@ def test_moments_of_a_record_added_are_integrals_from_above(among: int) -> None:
             exact += math.prod(Decimal(p[0, k]) for k in place) * Decimal(mean) ** (1 - Decimal(order))
         for each in found:
             assert 0 < Decimal(each) - exact.ln() < Decimal("1e-3")
-    rare = allocation.added_moments([stub(p[:1], q[:1])], 1, 0.25, np.array([2.0]))  # leaves out the first two
+    rare = allocation.added_moments([stub(p[:1], q[:1])], 1, 0.25, np.array([2.0]))  # omits the first two
     assert 0 < rare[0] - math.log(0.5 * 2) < 1e-3
     assert np.all(allocation.added_moments([stub([[0.5, 0.5]], [[1.0, 0.0]])], 2, 0.0, orders) == np.inf)
 
@@ -461,7 +465,7 @@ def known_profile(p: Array, q: Array) -> allocation.Profile:
 P, Q = np.array([0.25, 0.25, 0.375, 0.125]), np.array([0.5, 0.25, 0.1875, 0.0625])
 
 
-def test_atoms_are_a_law_whose_delta_is_nowhere_below() -> None:
+def test_atoms_form_a_law_whose_delta_is_never_below_the_profile() -> None:
     known = known_profile(P, Q)
     ratios, chances = allocation._atoms(known, 1e-9)
     assert ratios[0] == 0.0
@@ -477,7 +481,7 @@ def test_atoms_are_a_law_whose_delta_is_nowhere_below() -> None:
 
 
 @for_each("among", [1, 2, 7])
-def test_a_round_is_never_below_its_law_and_close(among: int) -> None:
+def test_a_round_is_just_above_its_law(among: int) -> None:
     profile = allocation.RoundProfile.of(known_profile(P, Q), among, 1e-12)
     ratio, counts = Q / P, np.array([1.0])  # of 0.5 and more: in halves
     for _ in range(among):
@@ -496,8 +500,8 @@ def test_a_round_is_never_below_its_law_and_close(among: int) -> None:
     assert profile.step * (profile.masses.size - 1) >= 2.0  # the largest mean is on the grid
 
 
-def test_integrals_are_those_of_chords_and_of_what_is_beyond_them(move: Callable[..., None]) -> None:
-    """Few points and a near end, so that each piece shows; between two points the function is below its chord."""
+def test_integrals_are_those_of_chords_and_of_the_tail(move: Callable[..., None]) -> None:
+    """Few points and a small range, so that each piece counts; between two points the function is below its chord."""
     step, parts, end_exponent = 0.75, 4, 1.0
     move(allocation, ULP=UNIT, PLACE_STEP=step, PARTS=parts, END_EXPONENT=end_exponent)
     p = np.array([[0.25, 0.75, 0.0], [0.5, 0.25, 0.25]])
@@ -574,7 +578,7 @@ def test_a_round_is_summed_on_a_grid_and_charged_for_its_errors(
 
 
 def test_both_directions_of_a_round_are_charged_for_its_errors() -> None:
-    """U is 0 or 2 with chance ½ each, on a grid of steps of 1."""
+    """U is 0 or 2 with probability ½ each, on a grid with spacing 1."""
     masses, means = np.array([0.0, 0.5, 0.5, 1.0]), np.array([0.0, 0.0, 0.0, 1.0])
     profile = allocation.RoundProfile(1.0, masses, means, 0.015625, 0.0078125)
     for x in (0.25, 0.5, 1.5):
@@ -586,12 +590,12 @@ def test_both_directions_of_a_round_are_charged_for_its_errors() -> None:
 
 
 def two_ratios(losses: Array) -> Array:
-    """Return δ of R = ½ or 2, exactly where it is that of any R from ½ on."""
+    """Return δ for R = ½ or 2, equal to that of any R of at least ½."""
     x = np.exp(losses)
     return np.asarray(np.where(x < 0.5, -np.expm1(losses), np.maximum(2 - x, 0.0) / 3))
 
 
-def test_atoms_end_where_the_profile_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_atoms_end_with_the_profile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocation, "ATOM_ERROR", 0.0)
     ratios, _ = allocation._atoms(two_ratios, 0.0)
     assert 0.4 < ratios[1] <= 0.5
@@ -602,12 +606,12 @@ def test_atoms_end_where_the_profile_does(monkeypatch: pytest.MonkeyPatch) -> No
     assert (ratios[0], chances[0]) == (0.0, pytest.approx(0.5, abs=1e-3))
 
 
-def test_atoms_of_a_profile_that_rounding_brings_below_1_minus_x_are_a_law() -> None:
+def test_atoms_of_a_profile_rounded_below_1_minus_x_form_a_law() -> None:
     _, chances = allocation._atoms(lambda losses: known_profile(P, Q)(losses) * (1 - 1e-6), 1e-9)
     assert chances.sum() == pytest.approx(1, abs=1e-14)
 
 
-def test_accounts_of_rounds_are_those_of_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_accounts_of_rounds_are_those_of_the_known_guarantees(monkeypatch: pytest.MonkeyPatch) -> None:
     laws = LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]]))
     spread = Sampling(9, scheme="random-allocation", among=6, times=2)
 
@@ -629,14 +633,14 @@ def test_accounts_of_rounds_are_those_of_what_is_known(monkeypatch: pytest.Monke
 @for_each(
     ("answers", "many", "expected", "orders"),
     [
-        ([(2.0, 3.0), (1.0, 4.0)], [1], 2.0, None),  # the other direction is less
+        ([(2.0, 3.0), (1.0, 4.0)], [1], 2.0, None),  # the other direction is smaller
         ([(2.0, 3.0), (2.0, 4.0)], [1], 2.0, None),
-        ([(9.0, 5.0), (1.5, 6.0), (3.0, 4.0), (2.5, 3.0)], [1, 2], 2.5, [2, 3, 4, 5, 6, 7, 8]),  # of high orders all
+        ([(9.0, 5.0), (1.5, 6.0), (3.0, 4.0), (2.5, 3.0)], [1, 2], 2.5, [2, 3, 4, 5, 6, 7, 8]),  # all high orders
         ([(2.0, 3.0), (3.0, 2.0), (1.0, 2.0)], [1], 2.0, [2, 3, 4]),
         ([(2.0, 3.0), (3.0, 8.0), (2.5, 8.0)], [1], 2.5, [4, 5, 6, 7, 8]),
     ],
 )
-def test_orders_of_a_round_are_searched_in_the_larger_direction(
+def test_the_orders_of_a_round_are_searched_in_the_larger_direction(
     answers: list[tuple[float, float]], many: list[int], expected: float, orders: list[int] | None
 ) -> None:
     asked, removed, added, left = list[Any](), list[Any](), list[Any](), iter(answers)

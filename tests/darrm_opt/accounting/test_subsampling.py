@@ -1,4 +1,4 @@
-"""Amplification by subsampling: against ball arithmetic, from above by what is charged for rounding and by no more."""
+"""Amplification by subsampling: above the value of ball arithmetic by the charge for rounding and no more."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def exact_epsilon(epsilon: float, rate: float) -> Any:
 
 
 @for_each("rate", [LEAST, 1e-310, 1e-200, 1e-17, 1e-3, 0.2, 0.5, 0.999, 1 - ULP])
-def test_epsilon_is_above_the_exact_one_by_what_is_charged(rate: float) -> None:
+def test_epsilon_exceeds_the_exact_one_by_the_charge(rate: float) -> None:
     for epsilon in (LEAST, 1e-300, 1e-9, 0.3, 1.0, 1.001, 3.0, 36.0, 200.0, 700.0, 735.0, 744.0, 800.0):
         found, exact = flint.arb(amplify_by_subsampling(Privacy(epsilon), rate).epsilon), exact_epsilon(epsilon, rate)
         charged = (8 * exact + (4 * epsilon if epsilon > 1 else 0)) * ULP
@@ -35,12 +35,12 @@ def test_epsilon_is_above_the_exact_one_by_what_is_charged(rate: float) -> None:
 
 
 @for_each("epsilon", [0.0, 0.3, 1.0, 1.7, 40.0, 1e300, math.inf])
-def test_all_records_are_not_a_sample(epsilon: float) -> None:
+def test_a_rate_of_1_does_not_amplify(epsilon: float) -> None:
     for delta in (0.0, LEAST, 1e-6, 0.5):
         assert amplify_by_subsampling(Privacy(epsilon, delta), 1) == Privacy(epsilon, delta)
 
 
-def test_nothing_is_amplified_to_less_than_nothing() -> None:
+def test_an_amplified_epsilon_is_at_least_0() -> None:
     assert amplify_by_subsampling(Privacy(0.0), 0.5) == Privacy(0.0)
     assert amplify_by_subsampling(Privacy(math.inf), 0.5) == Privacy(math.inf)
     assert amplify_by_subsampling(Privacy(1e300), 0.5).epsilon == 1e300
@@ -51,7 +51,7 @@ def test_nothing_is_amplified_to_less_than_nothing() -> None:
 
 
 @for_each("rate", [0.0, -0.1, 1 + ULP, 1.5, math.inf, math.nan, True, "1"])
-def test_a_rate_outside_its_range_is_named(rate: Any) -> None:
+def test_a_rate_out_of_range_is_refused(rate: Any) -> None:
     said = rf"^rate = {rate!r} is not valid: expected a share of the records, above 0 and at most 1"
     with pytest.raises(InvalidInput, match=said):
         amplify_by_subsampling(Privacy(0.5, 1e-6), rate)
@@ -83,13 +83,13 @@ def test_a_rate_outside_its_range_is_named(rate: Any) -> None:
         ),
     ],
 )
-def test_a_sample_says_how_it_is_drawn(sampling: Sampling, words: str) -> None:
+def test_the_fields_of_a_sampling_must_fit_its_scheme(sampling: Sampling, words: str) -> None:
     assert sampling.words == words
     assert Sampling.from_record(sampling.record()) == sampling
     assert ("among" in sampling.record()) == (sampling.scheme == "random-allocation")
 
 
-def test_a_voter_that_draws_its_own_sample_is_amplified_at_every_point() -> None:
+def test_a_voter_with_its_own_sample_is_amplified_at_every_point() -> None:
     own = Sampling(10, 2, scheme="each-voter")
     points = Privacy(1.0, 1e-6), Privacy(2.0, 0.0)
     amplified = [amplify_by_subsampling(point, 0.2) for point in points]

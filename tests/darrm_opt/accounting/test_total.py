@@ -1,4 +1,4 @@
-"""Total privacy of releases of a γ: every account sound and in its order, known numbers, and errors."""
+"""Total privacy of releases of a γ: known numbers, soundness, order of the accounts, and errors."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import Array, NoiseFunction
 
 SLACK = 1e-4
-GRID_ERROR = 5e-5  # the recursion's grid: two grids differ by this much in ε [relative]
+GRID_ERROR = 5e-5  # relative difference in ε between two grids of the recursion
 
 
 @cache
 def at(m: int, queries: int) -> ReleaseTotal:
-    """Return the cost of releases at the total δ of the table."""
+    """Return the total of releases at the total δ of the table."""
     return total_privacy(SOLUTIONS[m], queries, total_delta_of(SOLUTIONS[m].problem.target, queries, SLACK), fresh=True)
 
 
@@ -41,7 +41,7 @@ def mnist(m: float) -> Solution:
 SOLUTIONS = {m: mnist(m) for m in (1, 3, 5, 7)}
 
 TABLE = {
-    # m: for Q = 20, 50, 100 the total ε by optimal composition, by the PLD of the profile and by the recursion
+    # m: for Q = 20, 50, 100 the total ε by optimal composition, the PLD of the profile and the recursion
     1: [(1.237, 1.237, 1.054), (2.157, 2.157, 1.702), (3.285, 3.285, 2.414)],
     3: [(4.268, 2.563, 2.258), (7.946, 4.230, 3.626), (12.597, 6.285, 5.314)],
     5: [(7.916, 2.983, 2.535), (15.054, 4.914, 4.122), (24.732, 7.394, 6.117)],
@@ -55,11 +55,11 @@ MEASURED = {
     (int(m), int(queries)): [float(number) for number in numbers.split("|")]
     for m, queries, numbers in re.findall(r"^\| (\d) \| (\d+) \| ([\d. |]+) \|$", PAGE, re.MULTILINE)
 }
-"""The table of the documentation: ε by the accounts of `COLUMNS`, and the optimistic end of the last."""
+"""The table of the documentation: ε by the accounts of `COLUMNS`, and the lower bound of the last."""
 
 
 @for_each("m", TABLE)
-def test_the_tables_of_the_design_notes_and_of_the_documentation(m: int) -> None:
+def test_the_tables_of_the_documentation_are_reproduced(m: int) -> None:
     assert len(MEASURED) == 12
     for queries, expected in zip((20, 50, 100), TABLE[m], strict=True):
         total = at(m, queries)
@@ -74,7 +74,7 @@ def test_the_tables_of_the_design_notes_and_of_the_documentation(m: int) -> None
 
 @for_each("m", TABLE)
 @for_each("queries", [1, 7, 50])
-def test_finer_accounts_are_cheaper(m: int, queries: int) -> None:
+def test_finer_accounts_have_smaller_totals(m: int, queries: int) -> None:
     total = at(m, queries).totals
     assert total["bits"].epsilon <= total["profile"].epsilon * (1 + GRID_ERROR)
     assert total["profile"].epsilon <= total["pld"].epsilon * (1 + 1e-4)
@@ -104,8 +104,8 @@ def shown(solution: Solution) -> Array:
     ],
     ids=str,
 )
-def test_two_releases_against_every_strategy(problem: Problem) -> None:
-    """Enumerate each pair of neighbours for the first bit and, for either answer, each for the second."""
+def test_two_releases_cost_at_least_as_much_as_any_strategy(problem: Problem) -> None:
+    """By enumeration of all pairs of neighbours for the first bit and, after each answer, for the second."""
     solution = solve(problem)
     pairs = np.unique(np.round(shown(solution), 14), axis=0)
     pairs = np.concatenate([pairs, pairs[:, ::-1]])
@@ -114,7 +114,7 @@ def test_two_releases_against_every_strategy(problem: Problem) -> None:
         c = math.exp(epsilon)
 
         def second(a: Array, b: Array) -> Array:
-            """Return the largest hockey-stick of one more bit, weighted a against b."""
+            """Return the largest hockey-stick divergence of one more bit, weighted a against b."""
             p, q = pairs.T
             both = np.maximum(np.multiply.outer(a, p) - np.multiply.outer(b, q), 0)
             both += np.maximum(np.multiply.outer(a, 1 - p) - np.multiply.outer(b, 1 - q), 0)
@@ -127,7 +127,7 @@ def test_two_releases_against_every_strategy(problem: Problem) -> None:
         assert profile.pld(count=2).delta(epsilon) >= two - 1e-12
 
 
-def test_equal_parts_are_one_and_order_does_not_matter() -> None:
+def test_equal_parts_are_merged_and_their_order_is_irrelevant() -> None:
     one, other = SOLUTIONS[1], SOLUTIONS[3]
     whole = total_privacy(one, 8, 0.01, fresh=True)
     assert total_privacy_of_sequence([(one, 5), (one, 3)], 0.01, fresh=True).totals == whole.totals
@@ -142,7 +142,7 @@ def test_equal_parts_are_one_and_order_does_not_matter() -> None:
 
 @for_each(("K", "m", "voter"), [(3, 3, 0.5), (5, 5, 0.5), (5, 2, 0.5), (7, 6, 0.2)])
 def test_largest_losses_add_up_at_delta_zero(K: int, m: int, voter: float) -> None:
-    """Of a γ that is more private than its target: against the pairs of every placing of the voters, in fractions."""
+    """For a γ more private than its target: against the pairs of all placements of the voters, in fractions."""
     solution = solve(Problem.from_allowance(K=K, m=m, epsilon=voter))
     pairs = shown_pairs(solution.noise, solution.problem)
     loss = max(math.log(a / b) for p, q in pairs for a, b in ((p, q), (1 - p, 1 - q), (q, p)) if min(a, b) > 0)
@@ -164,12 +164,12 @@ def test_a_gamma_with_an_infinite_loss_has_no_total_at_delta_zero() -> None:
     with pytest.raises(DeltaTooSmall):
         _ = total_of([(NoisyMajority(sure, voters).guarantee, 2)], 0.0).best
     total = total_of([(NoisyMajority(unsure, voters).guarantee, 2)], 0.0)
-    # with l = 0 and 1 ones the bit is 1 with probability ¼ and ⅖; with 1 and 2 it is so with ⅖ and ⅗
+    # Pr[bit = 1] is ¼ and ⅖ with 0 and 1 ones, and ⅖ and ⅗ with 1 and 2
     assert total.epsilon == pytest.approx(2 * math.log(0.4 / 0.25), rel=1e-9)
     assert total.epsilon >= 2 * math.log(0.4 / 0.25)
 
 
-def test_totals_below_every_floor_are_rejected() -> None:
+def test_a_delta_below_every_floor_is_refused() -> None:
     finite = total_privacy(SOLUTIONS[3], 3 * 10**5, 0.999, fresh=True)
     assert (
         {"renyi", "gaussian", "losses"} <= finite.totals.keys() <= {"renyi", "gaussian", "losses", "points"}
@@ -178,15 +178,15 @@ def test_totals_below_every_floor_are_rejected() -> None:
     total = total_privacy((sure, Problem(3, Privacy(math.inf), Privacy(1.0, 0.5), 1)), 3 * 10**5, 0.999)
     assert total.totals == {}
     assert isinstance(finite.refused["bits"], TooMuchWork)
-    assert "gaussian" not in total.refused  # no bound on the power divergences of a pair with an infinite loss
+    assert "gaussian" not in total.refused  # power divergences of a pair with an infinite loss are unbounded
     with pytest.raises(DeltaTooSmall, match=r"no finite epsilon exists at delta = 0\.999"):
         _ = total.best
 
 
-def test_a_release_that_leaks_less_than_its_delta_is_accounted_below_the_floor_of_delta() -> None:
+def test_a_release_that_leaks_less_than_its_delta_has_a_lower_floor() -> None:
     total = total_privacy(
         SOLUTIONS[5], 100, 0.01, fresh=True
-    )  # 100 releases of δ = 5e-4 may leak 0.049; this γ leaks 7e-6 a release
+    )  # 100 releases with δ = 5e-4 may leak 0.049; this γ leaks 7e-6 per release
     assert isinstance(total.refused["optimal"], DeltaTooSmall)
     assert total.method == "bits"
 
@@ -225,8 +225,8 @@ def test_the_profile_is_one_function(m: int) -> None:
         profile.epsilon(1e-9)
 
 
-def test_many_releases_have_the_accounts_of_mechanisms() -> None:
-    """Where the recursion on bits takes too long, power divergences of the same pairs may cost least."""
+def test_many_releases_are_also_accounted_by_divergences() -> None:
+    """If the recursion on bits takes too long, power divergences of the same pairs may be the least account."""
     solution = solve(Problem(11, Privacy(math.inf), Privacy(0.05, 1e-6), 1))
     total = total_privacy(solution, 10**6, 1e-3)
     mechanism = NoiseFunctionMechanism(solution.noise).cost(10**6, 1e-3)
@@ -238,8 +238,8 @@ def test_many_releases_have_the_accounts_of_mechanisms() -> None:
     assert {"renyi", "gaussian"}.isdisjoint(total_privacy(solution, 10**6, 0.0).totals)
 
 
-def test_many_kinds_of_many_releases_have_a_total_by_the_accounts_that_are_short() -> None:
-    """Sixty kinds of ten million releases for private voters took minutes."""
+def test_many_kinds_of_many_releases_have_a_total_by_fast_accounts() -> None:
+    """Sixty kinds of ten million releases for private voters once took minutes."""
     parts = []
     for kind in range(60):
         epsilon = 1e-3 * (1 + 0.01 * kind)

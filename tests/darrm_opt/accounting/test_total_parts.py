@@ -1,4 +1,4 @@
-"""Totals part by part, on few voters: which grid the recursion takes, which account is asked, and what is refused."""
+"""Parts of totals, with few voters: the grid of the recursion, the choice of accounts, and refusals."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def parts(release: NoisyMajority, count: int, other: int = 0) -> Releases:
 
 
 def by(account: str, of: Releases, delta: float, effort: Effort = STATED) -> Privacy:
-    """Return the total of one account, or raise why it has none."""
+    """Return the total of one account, or raise its refusal."""
     found = total.total_of(of, delta, effort=effort, skip=accounts.NAMES - {account})
     if account in found.refused:
         raise found.refused[account]
     return found.totals[account]
 
 
-def test_deltas_that_add_up_to_1_promise_nothing() -> None:
+def test_deltas_that_add_up_to_1_guarantee_nothing() -> None:
     quarter = leaking(0.25)
     assert by("simple", parts(quarter, 3), 0.9) == Privacy(0.9, 0.75)
     with pytest.raises(DeltaTooSmall, match="the deltas of the releases add up to 1 or more") as refused:
@@ -55,8 +55,8 @@ def test_deltas_that_add_up_to_1_promise_nothing() -> None:
     assert refused.value.floor == 1.0
 
 
-def test_profiles_together_leak_no_less_than_each() -> None:
-    """Where all three voters agree the answer is certain: a vote less, and it is wrong with probability (1 − γ)/2."""
+def test_a_sequence_leaks_at_least_as_much_as_each_release() -> None:
+    """If all three voters agree the answer is certain; after one changed vote it is wrong with probability (1 − γ)/2."""
     voters = Problem(3, Privacy(math.inf), Privacy(1.0), 1)
     little, much = (
         NoisyMajority(NoiseFunction.from_upper_half(np.array([gamma, 1.0]), 3), voters) for gamma in (0.9, 0.5)
@@ -72,7 +72,7 @@ def test_profiles_together_leak_no_less_than_each() -> None:
 
 @dataclass
 class Curve:
-    """A recursion's result, of which only the total at one δ is asked."""
+    """The result of a recursion, with a given total."""
 
     value: float
 
@@ -96,7 +96,7 @@ STEP = 2.0**-20
         (8007, [1.0], [8007]),
     ],
 )
-def test_a_finer_grid_is_taken_where_it_gains_more_than_the_precision(
+def test_a_finer_grid_is_used_if_it_gains_more_than_the_precision(
     monkeypatch: pytest.MonkeyPatch, most: int, found: list[float], asked: list[int]
 ) -> None:
     points, values = list[int](), iter(found)
@@ -111,7 +111,7 @@ def test_a_finer_grid_is_taken_where_it_gains_more_than_the_precision(
     assert points == asked
 
 
-def test_the_optimum_only_decides_where_one_epsilon_is_asked() -> None:
+def test_at_a_given_epsilon_the_optimum_only_decides() -> None:
     of, delta = parts(RELEASE, 20), 1e-3
     optimum = by("optimal", of, delta).epsilon
     for share, holds in ((0.9999, False), (1.0001, True), (5.0, True)):
@@ -122,13 +122,13 @@ def test_the_optimum_only_decides_where_one_epsilon_is_asked() -> None:
 
 def test_the_work_of_two_kinds_is_that_of_all_states() -> None:
     moves = sum(release.profile.outer.moves.shape[0] for release in (RELEASE, OTHER))
-    work = 3 * 2 * moves * MIN_POINTS  # 0 to 2 of one kind done, 0 or 1 of the other
+    work = 3 * 2 * moves * MIN_POINTS  # 0 to 2 of one kind, 0 or 1 of the other
     assert by("bits", parts(RELEASE, 2, 1), 1e-6, STATED._replace(updates=work)).epsilon > 0
     with pytest.raises(TooMuchWork):
         by("bits", parts(RELEASE, 2, 1), 1e-6, STATED._replace(updates=work - 1))
 
 
-def test_the_accounts_that_compete_where_the_recursion_takes_too_long() -> None:
+def test_other_accounts_compete_if_the_recursion_takes_too_long() -> None:
     of = parts(RELEASE, 5)
     short = STATED._replace(updates=0.0, convolved=4)
     found = total.total_of(of, 1e-3, effort=short)
@@ -142,7 +142,7 @@ def test_the_accounts_that_compete_where_the_recursion_takes_too_long() -> None:
 
 
 @for_each("found", [math.nan, math.inf])
-def test_an_account_with_a_nan_epsilon_states_none(found: float) -> None:
+def test_an_account_with_a_nan_epsilon_is_ignored(found: float) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(accounts, "compose_bits_any_order", lambda *_, **__: SimpleNamespace(epsilon=lambda _: found))
         stated = total.total_of(parts(RELEASE, 5), 1e-3)
@@ -152,7 +152,7 @@ def test_an_account_with_a_nan_epsilon_states_none(found: float) -> None:
     assert total.ReleaseTotal(0.1, {}).or_less({"bits": found}).epsilon == math.inf
 
 
-def test_a_search_has_the_grid_that_it_has_time_for() -> None:
+def test_the_grid_of_a_search_depends_on_the_number_of_releases() -> None:
     points = {0: 40_001, 999: 40_001, 1000: 40_000, 20_000: 2001}
     assert {count: STATED.for_search(count).points for count in points} == points
     assert STATED.for_search(20_000).updates == STATED.for_search(100, quick=True).updates == STATED.updates
@@ -168,7 +168,7 @@ def test_limits_of_a_total_are_those_of_the_documentation() -> None:
     assert total.ReleaseTotal(0.1, {}).fresh is False
 
 
-def test_so_many_releases_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_releases_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(total, "MAX_RELEASES", 3)
     assert total.total_privacy(RELEASE, 3, 0.0, fresh=True).totals["simple"].epsilon > 0
     with refused("queries"):
@@ -176,23 +176,23 @@ def test_so_many_releases_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-50, 1e-16])
-def test_what_holds_without_delta_holds_at_every_delta(delta: float) -> None:
-    """Grids and Rényi divergences said up to 37 times as much of a release of a γ with a δ of its own."""
+def test_a_total_at_delta_0_holds_at_every_delta(delta: float) -> None:
+    """Grids and Rényi divergences once gave up to 37 times as much for a γ with δ > 0."""
     voters = Problem(5, Privacy(math.inf), Privacy(0.5, 1e-3))
     release = Release(NoiseFunction.from_upper_half(np.array([0.02, 0.06, 0.1]), 5), voters)
     for queries in (1, 2, 7):
         pure, some = (total.total_privacy(release, queries, each) for each in (0.0, delta))
         assert some.epsilon <= pure.epsilon < 2
-        assert "losses" in some.totals.keys() - pure.totals.keys()  # there the bits add them up
-    # A table of more than two answers has no bits, and its own (ε, δ) adds up to some δ.
+        assert "losses" in some.totals.keys() - pure.totals.keys()  # at δ = 0 the account of bits adds them up
+    # A table with more than two answers has no account of bits, and the sum of its (ε, δ) has δ > 0.
     laws = LawPairs(np.array([[0.4, 0.3, 0.3]]), np.array([[0.3, 0.4, 0.3]]))
     table = ReleaseGuarantee(Privacy(0.2, 0.01), lambda: laws)
     assert total.total_of([(table, 3)], 0.0).epsilon == pytest.approx(3 * math.log(4 / 3))
 
 
-def test_where_the_bits_prove_nothing_the_models_do_or_nothing_does() -> None:
+def test_without_a_total_by_bits_the_models_give_one_or_none_exists() -> None:
     certain = NoiseFunction.from_upper_half(np.array([0.9, 1.0]), 3)
-    assert total.exact_epsilon(certain, VOTERS, 2, 0.0) == 0.9  # three models of 0.3 each
+    assert total.exact_epsilon(certain, VOTERS, 2, 0.0) == 0.9  # three models, each with ε = 0.3
     for fresh in (False, True):
         with pytest.raises(DeltaTooSmall):
             total.exact_epsilon(certain, Problem(3, Privacy(math.inf), Privacy(1.0)), 2, 0.01, fresh=fresh)
@@ -200,14 +200,14 @@ def test_where_the_bits_prove_nothing_the_models_do_or_nothing_does() -> None:
 
 @for_each("queries", [0, 3])
 @for_each("wrong", [1.0, -1e-9, "0.1"])
-def test_a_total_is_at_a_probability(queries: int, wrong: float) -> None:
+def test_the_total_delta_must_be_a_probability(queries: int, wrong: float) -> None:
     for ask in (total.total_privacy, lambda release, *rest: total.exact_epsilon(release.noise, release.problem, *rest)):
         with refused("total_delta"):
             ask(RELEASE, queries, wrong)
 
 
 @pytest.mark.parametrize("wrong", [-1, 1.0, True])
-def test_a_number_of_releases_is_whole(wrong: int) -> None:
+def test_the_number_of_releases_must_be_an_integer(wrong: int) -> None:
     with refused("queries"):
         total.total_privacy(RELEASE, wrong, 0.1)
     with refused("queries"):
@@ -229,7 +229,7 @@ def test_the_delta_of_a_slack() -> None:
         total.total_delta_of(Privacy(0.3, 0.5), 2000, 0.0)
 
 
-def test_voters_trained_once_may_be_accounted_for_as_models_and_only_they() -> None:
+def test_only_voters_trained_once_are_accounted_as_models() -> None:
     once = total.total_privacy(RELEASE, 3, 0.0)
     assert once.totals["models"] == Privacy(0.9, 0.0)  # a record affects all three, each (0.3, 0)-DP
     assert once.epsilon_at_least is None
@@ -247,14 +247,14 @@ def test_voters_trained_once_may_be_accounted_for_as_models_and_only_they() -> N
 # ------------------------------------------------------------------------------------------- accounts one by one
 
 
-def test_one_law_is_exact_for_one_release_and_adaptive_for_several(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listed_laws_are_exact_for_one_release_and_composed_adaptively(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accounts, "adaptive_epsilon", lambda *_: 7.0)
     laws = LawPairs(np.array([[0.5, 0.25, 0.25]]), np.array([[0.25, 0.5, 0.25]]))
     found = [accounts._of_one_law([(laws, count)], 0.125, STATED) for count in (1, 3)]
     assert found == [Privacy(laws.epsilon(0.125), 0.125), Privacy(7.0, 0.125)]
 
 
-def test_points_of_a_profile_that_prove_nothing_name_the_least_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_points_without_a_total_report_the_least_floor(monkeypatch: pytest.MonkeyPatch) -> None:
     floors = iter([0.5, 0.25, 0.75, *[0.9] * 99])
 
     def optimum(*_: object) -> Privacy:
@@ -266,7 +266,7 @@ def test_points_of_a_profile_that_prove_nothing_name_the_least_floor(monkeypatch
     assert caught.value.floor == 0.25
 
 
-def test_each_point_of_an_only_model_holds_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_point_of_a_single_model_is_an_account(monkeypatch: pytest.MonkeyPatch) -> None:
     found = iter([5.0, 3.0, 5.0])
     monkeypatch.setattr(accounts, "_least", lambda *_: next(found))
     models = [PrivacyProfile([(0.5, 1e-3), (1.0, 1e-6)]), PrivacyProfile([(0.25, 1e-3), (2.0, 1e-6)])]
@@ -275,11 +275,11 @@ def test_each_point_of_an_only_model_holds_by_itself(monkeypatch: pytest.MonkeyP
     assert (one, two) == (Privacy(3.0, 0.125), Privacy(5.0, 0.125))
 
 
-# ------------------------------------------------------------------------------------------- what a total asks for
+# ------------------------------------------------------------------------------------------- the choice of accounts
 
 
 def replaced(monkeypatch: pytest.MonkeyPatch, **found: Any) -> list[tuple[Any, ...]]:
-    """Replace functions of `total` by what they return; list what they are asked."""
+    """Replace functions of `total` by constants; list their arguments."""
     asked: list[tuple[Any, ...]] = []
 
     def stand_in(name: str) -> Any:
@@ -294,10 +294,10 @@ def replaced(monkeypatch: pytest.MonkeyPatch, **found: Any) -> list[tuple[Any, .
     return asked
 
 
-def test_a_total_keeps_what_is_less() -> None:
+def test_a_total_keeps_the_smaller_epsilon() -> None:
     assert total.ReleaseTotal(0.1, {"bits": Privacy(math.inf)}).account == "none"
     for known, epsilon, expected in (
-        (Privacy(1.0, 0.5), 2.0, Privacy(2.0, 0.1)),  # whose δ is more than asked
+        (Privacy(1.0, 0.5), 2.0, Privacy(2.0, 0.1)),  # with a larger δ than the total
         (Privacy(1.0, 0.1), 2.0, Privacy(1.0, 0.1)),
         (Privacy(1.0), 1.0, Privacy(1.0)),
         (Privacy(1.0), 0.5, Privacy(0.5, 0.1)),
@@ -305,7 +305,7 @@ def test_a_total_keeps_what_is_less() -> None:
         assert total.ReleaseTotal(0.1, {"bits": known}).or_less({"bits": epsilon}).totals["bits"] == expected
 
 
-def test_accounts_are_asked_until_one_is_enough_or_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_accounts_are_evaluated_until_one_suffices_or_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     def account(name: str, *finer: str, found: Privacy | None = None) -> Any:
         def of(*_: object) -> Privacy:
             if found is None:
@@ -341,7 +341,7 @@ def test_accounts_are_asked_until_one_is_enough_or_exact(monkeypatch: pytest.Mon
         (True, 3, -math.inf, ["laws", "bounds"]),
     ],
 )
-def test_listed_laws_are_asked_first(listed: bool, releases: int, enough: float, names: list[str]) -> None:
+def test_listed_laws_are_evaluated_first(listed: bool, releases: int, enough: float, names: list[str]) -> None:
     laws = LawPairs(np.array([[0.5, 0.5]]), np.array([[0.25, 0.75]])) if listed else None
     bounds = ReleaseGuarantee(Privacy(9.0))
     for effort in (STATED, accounts.SEARCHED):
@@ -354,7 +354,7 @@ def test_listed_laws_are_asked_first(listed: bool, releases: int, enough: float,
         assert {of[-1]["effort"] for of in asked} == {STATED.for_search(releases) if searched else effort}
 
 
-def test_unsampled_accounts_compete_where_most_records_are_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsampled_accounts_compete_if_most_records_are_in_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     sampling, found = Sampling(10, 5), total.ReleaseTotal(0.1, {"pld": Privacy(1.0, 0.1)})
     mechanism: Any = SimpleNamespace(
         takes_samples=True, at_sensitivity=None, sampled_laws=list, K=3, affected=1, effort=STATED
@@ -366,7 +366,7 @@ def test_unsampled_accounts_compete_where_most_records_are_in_a_sample(monkeypat
         assert sum(of[0] == "_with_unsampled" for of in asked) == times
 
 
-def test_divergences_of_releases_are_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_divergences_of_releases_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(total, "ULP", 2.0**-9)
     releases: Any = [
         (SimpleNamespace(bound=lambda value=value: SimpleNamespace(renyi=lambda _: value)), count)
@@ -377,7 +377,7 @@ def test_divergences_of_releases_are_sums(monkeypatch: pytest.MonkeyPatch) -> No
     assert found.tolist() == [2.0 * (1 + 8 * 4 * 2.0**-9), 4.0 * (1 + 8 * 4 * 2.0**-9)]
 
 
-def test_an_estimate_is_that_of_what_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_estimate_follows_from_the_stated_guarantees(monkeypatch: pytest.MonkeyPatch) -> None:
     curve = SimpleNamespace(epsilon=lambda _: 2.0)
     asked = replaced(
         monkeypatch, compose_bits_any_order=curve, composed_epsilon=3.0, gaussian_epsilon=4.0, estimated_shift=0.5
@@ -400,7 +400,7 @@ def test_an_estimate_is_that_of_what_is_stated(monkeypatch: pytest.MonkeyPatch) 
         assert total.estimated_epsilon([(none, 3)], 0.1) is None
 
 
-def test_an_adversary_is_asked_up_to_the_most_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lower_bound_is_computed_within_the_limit_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     replaced(monkeypatch, attained_epsilon=2.0)
     region: Any = SimpleNamespace(moves=np.zeros((5, 4)))
     for work, expected in ((5 * 3 * ADVERSARY_POINTS, 2.0), (5 * 3 * ADVERSARY_POINTS - 1, None)):
@@ -448,7 +448,7 @@ def test_a_number_of_releases_is_searched_from_an_estimate(kind: str) -> None:
             assert given.get("effort") == (STATED.for_search(7) if kind == "γ" else None)
 
 
-def test_totals_of_nothing() -> None:
+def test_totals_of_no_releases_are_0() -> None:
     nothing = total.total_privacy(RELEASE, 0, 0.0, fresh=True)
     assert {each.epsilon for each in nothing.totals.values()} == {0.0}
     assert (nothing.epsilon_at_least, nothing.refused, nothing.fresh) == (0.0, {}, True)
@@ -456,7 +456,7 @@ def test_totals_of_nothing() -> None:
     assert total.total_privacy(RELEASE, 2, 1e-6).fresh is False
 
 
-def test_the_recursion_of_a_total_takes_the_points_that_it_can_afford(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_grid_of_a_total_is_the_finest_within_the_limit_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
     def composed(parts: object, *, points: int) -> BitTotal:
@@ -464,7 +464,7 @@ def test_the_recursion_of_a_total_takes_the_points_that_it_can_afford(monkeypatc
         return compose_bits_any_order(parts, points=101)  # type: ignore[arg-type]
 
     monkeypatch.setattr(accounts, "compose_bits_any_order", composed)
-    monkeypatch.setattr(accounts, "GRID_PRECISION", -1.0)  # no coarser grid will do
+    monkeypatch.setattr(accounts, "GRID_PRECISION", -1.0)  # no coarser grid suffices
     vertices = RELEASE.profile.outer.moves.shape[0]
     bits = accounts.NAMES - {"bits"}
     for limit, points in ((1e12, 40_001), (vertices * 6 * 2000.5, 2000), (vertices * 6 * 1001, 1001)):
@@ -475,7 +475,7 @@ def test_the_recursion_of_a_total_takes_the_points_that_it_can_afford(monkeypatc
     assert "each on at least 1001 points, take too long" in str(refusal)
 
 
-def test_the_least_total_within_delta_counts_and_the_least_floor_is_told() -> None:
+def test_the_least_total_within_delta_counts_and_the_least_floor_is_reported() -> None:
     totals = {
         "simple": Privacy(1.0, 0.2),
         "pld": Privacy(3.0, 0.1),
@@ -499,7 +499,7 @@ def test_the_least_total_within_delta_counts_and_the_least_floor_is_told() -> No
 
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("queries", [1, 2, 7])
-def test_a_delta_below_rounding_costs_no_more_than_none(queries: int, fresh: bool) -> None:
+def test_a_delta_below_rounding_costs_no_more_than_0(queries: int, fresh: bool) -> None:
     noise, voters = NoiseFunction(np.full(3, 0.43)), Problem(2, Privacy(1.7e-12), Privacy(1.0), 1)
     none = total.exact_epsilon(noise, voters, queries, 0.0, fresh=fresh)
     for delta in (1e-300, 1e-18, 8e-14):

@@ -1,4 +1,4 @@
-"""Totals of random sequences and mechanisms against enumeration, and frozen ones: short forms of campaigns."""
+"""Totals of random sequences and mechanisms against enumeration, and recorded totals: short forms of campaigns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SEEDS = range(1000, 1012)
 
 
 @for_each("number", SEEDS)
-def test_no_total_of_a_random_sequence_is_below_the_truth(number: int) -> None:
+def test_no_total_of_a_random_sequence_is_below_the_exact_one(number: int) -> None:
     asked = totals.draw_case(np.random.default_rng((0, number)))
     finding = totals.examine(asked)
     assert finding.broken == {}
@@ -37,11 +37,11 @@ def test_no_total_of_a_random_sequence_is_below_the_truth(number: int) -> None:
     assert len(finding.totals) >= 1
     assert finding.claimed >= finding.truth - 1e-6
     if asked.fresh and finding.complete:
-        assert finding.claimed <= finding.truth * 1.01 + 1e-3  # the least total is the truth, nearly
+        assert finding.claimed <= finding.truth * 1.01 + 1e-3  # the least total is nearly exact
 
 
-def test_what_is_designed_within_a_total_fits_it() -> None:
-    """Every row of a comparison, and the best target, of voters that are not private: the exact optimum is known."""
+def test_designs_within_a_total_fit_it() -> None:
+    """All rows of a comparison, and the best target, for voters that are not private."""
     problem = Problem(3, Privacy(math.inf), Privacy(0.5, 0.01), 1)
     release = totals.prove_release(NoiseFunction(np.array([0.3, 0.1, 0.1, 0.3])), problem, 0.3)
     finding = totals.examine(totals.ReleaseCase((release,) * 3, ("other",) * 3, False, 1e-3), designs=True)
@@ -49,7 +49,7 @@ def test_what_is_designed_within_a_total_fits_it() -> None:
     assert {"most_releases", "best_target", "compare: optimal_sequence", "compare: gnmax"} <= finding.totals.keys()
 
 
-def test_the_oracle_is_full_enumeration_in_fractions() -> None:
+def test_the_oracle_agrees_with_full_enumeration_in_fractions() -> None:
     voters = Problem(3, Privacy(0.7, 0.01), Privacy(0.5, 0.05), 2)
     noises = [NoiseFunction(np.array([0.5, 0.2, 0.2, 0.5])), NoiseFunction(np.full(4, 0.4))]
     oracle = Fresh.of([(noise, voters) for noise in noises])
@@ -65,13 +65,13 @@ def test_the_oracle_is_full_enumeration_in_fractions() -> None:
 
 
 def test_the_oracle_of_one_voter_is_optimal_composition() -> None:
-    """One voter whose answer is released as it is: randomised response, whose composition is known."""
+    """One voter whose answer is released unchanged is randomised response, whose composition is known."""
     voters = Problem(1, Privacy(0.4), Privacy(0.4))
     oracle = Fresh.of([(NoiseFunction(np.ones(2)), voters)] * 4)
     for epsilon in (0.0, 0.5, 1.3):
         assert float(oracle.delta(epsilon)) == pytest.approx(optimal_delta(0.4, 0.0, 4, epsilon), rel=1e-9)
     assert least_epsilon(oracle, 1e-12) == pytest.approx(1.6, rel=1e-6)
-    # Trained once, the voter says the same four times, which costs 0.4.
+    # Trained once, the voter gives the same answer four times, which costs 0.4.
     assert least_epsilon(Once.of([(NoiseFunction(np.ones(2)), voters)] * 4), 1e-12) == pytest.approx(0.4, rel=1e-6)
 
 
@@ -86,7 +86,7 @@ def test_pairs_of_the_oracle_are_possible() -> None:
     assert chances(NoiseFunction(np.array([0.5, 0.25, 0.5]))) == [Fraction(1, 4), Fraction(1, 2), Fraction(3, 4)]
 
 
-def test_a_total_that_is_too_small_is_seen() -> None:
+def test_a_total_that_is_too_small_is_detected() -> None:
     voters = Problem(3, Privacy(0.5), Privacy(0.5), 3)
     release = totals.prove_release(NoiseFunction(np.full(4, 0.9)), voters, 0.3)
     finding = totals.examine(totals.ReleaseCase((release,) * 4, ("randomized_response",) * 4, False, 1e-3))
@@ -98,13 +98,13 @@ def test_a_total_that_is_too_small_is_seen() -> None:
     assert oracle.delta(0.9 * finding.truth) > Fraction(1, 1000) > oracle.delta(1.1 * finding.truth)
 
 
-def test_a_release_of_the_campaign_is_proved() -> None:
+def test_a_release_of_the_campaign_is_verified() -> None:
     release = totals.prove_release(NoiseFunction(np.ones(2)), Problem(1, Privacy(math.inf), Privacy(1.0, 0.5)), 1.0)
     assert isinstance(release, Release)
     assert release.noise.values.tolist() == [0.9, 0.9]
 
 
-# ------------------------------------------------------------------------------------------- totals of mechanisms, enumerated by other code
+# ------------------------------------------------------------------------------------------- totals of mechanisms, by independent code
 
 
 @for_each("number", range(8))
@@ -121,7 +121,7 @@ def test_a_cap_never_costs_more_than_none() -> None:
     assert all(a <= b for a, b in pairwise(cost(each, 100, 1e-5).epsilon for each in capped))
 
 
-SCHEMES: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [  # a scheme, and numbers of it that cost more
+SCHEMES: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [  # a scheme, and changes that cost more
     ({"rate": 0.05}, [{"rate": 0.1}, {"sample": 10, "rate": None}]),
     ({"rate": 0.05, "neighbours": "replace-one"}, [{"rate": 0.1}]),
     ({"rate": 0.05, "labels": 2}, [{"rate": 0.1}]),
@@ -136,8 +136,8 @@ SCHEMES: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [  # a scheme, and 
     ("name", "scheme"),
     [*(("checked", scheme) for scheme in [None, *range(len(SCHEMES))]), ("gnmax", 4), ("laplace", None)],
 )
-def test_each_number_that_shows_more_costs_more(name: str, scheme: int | None) -> None:
-    """Every option of every scheme is used."""
+def test_each_less_private_parameter_costs_more(name: str, scheme: int | None) -> None:
+    """All options of all schemes occur."""
     drawn, more = (None, []) if scheme is None else SCHEMES[scheme]
 
     def epsilon(
@@ -150,7 +150,7 @@ def test_each_number_that_shows_more_costs_more(name: str, scheme: int | None) -
             check = {"threshold": 3.0, "check_sigma": other.pop("check_sigma", 3.0)} if name == "checked" else {}
             mechanism = NoisyMaximum(4, 2, noise, affected=affected, **check)
         sampling = None if drawn is None else Sampling(**{"records": 100, **drawn, **other})
-        skip = ("pld",) if sampling and (sampling.among or sampling.labels > 1) else ()  # which takes a second
+        skip = ("pld",) if sampling and (sampling.among or sampling.labels > 1) else ()  # this one takes a second
         return cost(mechanism, releases, delta, sampling, skip=skip).epsilon
 
     least = epsilon()
@@ -159,7 +159,7 @@ def test_each_number_that_shows_more_costs_more(name: str, scheme: int | None) -
         assert least * (1 + 1e-3) < epsilon(**change) < math.inf, change
 
 
-# ------------------------------------------------------------------------------------------- totals that were frozen
+# ------------------------------------------------------------------------------------------- recorded totals
 
 
 @for_each("kind", ["cost", "most_releases"])
@@ -179,7 +179,7 @@ def test_the_file_covers_every_kind_of_account() -> None:
     assert {each["case"].get("mechanism") for each in frozen} >= {*golden_totals.PARAMETERS, "table", "gamma"}
 
 
-def test_a_total_that_is_worse_is_seen() -> None:
+def test_a_worse_total_is_detected() -> None:
     (one, *_) = (each for each in golden_totals.read() if each["case"]["kind"] == "cost" and each["least"] < math.inf)
     said: list[str] = []
     assert golden_totals.compare([{**one, "least": one["least"] * 0.999}], said.append) == 1

@@ -242,15 +242,18 @@ class Trials:
         self._traced = frozenset(paths.values())
         unchanged = Answer()
         if self.baseline is not None and self.baseline.exists():
-            unchanged = Answer(**pickle.loads(self.baseline.read_bytes()))  # noqa: S301  # written below
+            traced, kept = pickle.loads(self.baseline.read_bytes())  # noqa: S301  # written below
+            if traced != self._traced:
+                raise pytest.UsageError(f"{self.baseline} is of other modules: {', '.join(sorted(traced))}")
+            unchanged = Answer(**kept)
         unmeasured = [item for item in session.items if item.nodeid not in unchanged.seconds]
         new = self._trial(unmeasured) if unmeasured else Answer()
-        self._traced = frozenset()
+        traced, self._traced = self._traced, frozenset()
         if new.failed is not None:
             raise pytest.UsageError(f"the tests fail without any change: {new.failed}")
         unchanged = Answer(None, unchanged.seconds | new.seconds, unchanged.lines | new.lines)
         if self.baseline is not None:
-            self.baseline.write_bytes(pickle.dumps(vars(unchanged)))
+            self.baseline.write_bytes(pickle.dumps((traced, vars(unchanged))))
         self._limits = unchanged.seconds
         gc.collect()
         gc.freeze()  # pages that no child's collector touches stay shared

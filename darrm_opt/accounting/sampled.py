@@ -29,7 +29,7 @@ import numpy as np
 
 from darrm_opt.accounting.adaptive import adaptive_epsilon
 from darrm_opt.accounting.bits.region import upper_chain
-from darrm_opt.accounting.bounds import is_within
+from darrm_opt.accounting.bounds import is_within, upper_bound
 from darrm_opt.accounting.composition import evaluate
 from darrm_opt.accounting.composition.optimal import epsilon_at_delta
 from darrm_opt.accounting.guarantee import LawTriples, ReleaseGuarantee, Releases
@@ -322,7 +322,12 @@ def _chords(knots: Array, deltas: Array) -> Callable[[Array], Array]:
 
 
 def composed_epsilon(
-    profile: Callable[[Array], Array], knots: Array, deltas: Array, queries: int, delta: float
+    profile: Callable[[Array], Array],
+    knots: Array,
+    deltas: Array,
+    queries: int,
+    delta: float,
+    step_share: float = STEP_SHARE,
 ) -> float:
     """Return ε of ``queries`` releases with a profile, by its PLD, on a grid that is fine for their spread."""
     if queries == 1:  # no grid: the profile itself, which is flat from its last knot
@@ -333,7 +338,7 @@ def composed_epsilon(
     tail = -np.diff(profile(grid)) / np.diff(np.exp(grid))
     masses = np.clip(-np.diff(tail), 0.0, None) * np.exp(grid[1:-1])
     spread = math.sqrt(float(masses @ grid[1:-1] ** 2))
-    share = STEP_SHARE * min(1.0, math.sqrt(queries / FEW))  # for few releases a coarse grid would be noticeable
+    share = step_share * min(1.0, math.sqrt(queries / FEW))  # for few releases a coarse grid would be noticeable
     step = max(min(share * spread, largest / 4), largest / MAX_STEPS)
     return pld_from_profile(profile, discretisation=step, max_loss=largest).repeated(queries).epsilon(delta)
 
@@ -346,10 +351,13 @@ def _largest_loss(knots: Array, deltas: Array, queries: int, rare: float) -> flo
     return max(float(above.min(initial=knots[-1])), float(below[below > 0].min(initial=-knots[0])), 1e-6)
 
 
-def _of_both_directions(knots: Array, deltas: Array, queries: int, delta: float) -> Privacy:
+def _of_both_directions(
+    knots: Array, deltas: Array, queries: int, delta: float, step_shares: Sequence[float] = (STEP_SHARE,)
+) -> Privacy:
     """Return ε of ``queries`` releases whose δ is known at losses from 0 on, for both orders of the neighbours."""
     both, all_knots = symmetric_profile(_chords(knots, deltas)), np.concatenate([-knots[:0:-1], knots])
-    return Privacy(composed_epsilon(both, all_knots, both(all_knots), queries, delta), delta)
+    found = [composed_epsilon(both, all_knots, both(all_knots), queries, delta, share) for share in step_shares]
+    return Privacy(float(upper_bound(found).min()), delta)
 
 
 def _convolution_of_points(
@@ -371,7 +379,8 @@ def _convolution_of_points(
     hull = {x: -y for x, y in upper_chain((math.expm1(epsilon), y) for epsilon, y in points)}
     knots = np.array(sorted(epsilon for epsilon, y in points if hull.get(math.expm1(epsilon)) == -y))
     deltas = np.minimum.accumulate([hull[math.expm1(epsilon)] for epsilon in knots])
-    return _of_both_directions(knots, deltas, queries, delta)
+    # A finer grid loses less to chords and more to rounding: neither is the better one everywhere.
+    return _of_both_directions(knots, deltas, queries, delta, (STEP_SHARE, STEP_SHARE / 2))
 
 
 def _each_voter(

@@ -313,11 +313,17 @@ def test_divergences_and_distributions_of_pairs_are_charged_for_rounding(monkeyp
 
 
 @for_each(
-    ("queries", "largest", "steps", "step"),
-    [(4, 2.0, 999, 0.3 * 0.2 / 2), (400, 2.0, 999, 0.3 / 2), (400, 0.55, 999, 0.55 / 4), (4, 2.0, 20, 0.1)],
+    ("queries", "largest", "steps", "share", "step"),
+    [
+        (4, 2.0, 999, (), 0.3 * 0.2 / 2),
+        (400, 2.0, 999, (), 0.3 / 2),
+        (400, 2.0, 999, (0.1,), 0.1 / 2),
+        (400, 0.55, 999, (), 0.55 / 4),
+        (4, 2.0, 20, (), 0.1),
+    ],
 )
 def test_the_spacing_of_a_grid_follows_the_spread_of_losses(
-    queries: int, largest: float, steps: int, step: float
+    queries: int, largest: float, steps: int, share: tuple[float, ...], step: float
 ) -> None:
     """Two losses of ±½, Pr[½] = 1/(1 + e^−½), whose spread is ½."""
     composed: Any = SimpleNamespace(repeated=lambda _: SimpleNamespace(epsilon=lambda delta: delta))
@@ -330,7 +336,7 @@ def test_the_spacing_of_a_grid_follows_the_spread_of_losses(
     with pytest.MonkeyPatch.context() as patch:
         asked = seen(patch, _largest_loss=largest, pld_from_profile=composed)
         patch.setattr(sampled, "MAX_STEPS", steps)
-        assert sampled.composed_epsilon(profile, np.zeros(1), np.zeros(1), queries, 1e-5) == 1e-5
+        assert sampled.composed_epsilon(profile, np.zeros(1), np.zeros(1), queries, 1e-5, *share) == 1e-5
     assert asked["pld_from_profile"][1] == pytest.approx(step, rel=5e-3)
 
 
@@ -346,8 +352,8 @@ def test_points_of_a_sample_are_those_of_their_hull(monkeypatch: pytest.MonkeyPa
     found = sampled._convolution_of_points(together, Privacy(0.0, 0.25), 0.5, 4, 0.25)
     assert found == Privacy(9.0, 0.1)
     assert deltas == pytest.approx([0.25 / 16 / 4 / 0.5 * (1 - 64 * UNIT), 0.5], rel=1e-14)
-    knots, values, queries, delta = asked["_of_both_directions"]
-    assert (queries, delta) == (4, 0.25)
+    knots, values, *others = asked["_of_both_directions"]
+    assert others == [4, 0.25, (0.3, 0.15)]
     whole, known = (amplify_by_subsampling(Privacy(*each), 0.5) for each in ((0.0, 0.25), (1.0, 0.5)))
     assert knots.tolist() == [0.0, known.epsilon]
     assert whole.delta < values[0] == values[1] < whole.delta * (1 + 1e-14)
@@ -362,11 +368,13 @@ def test_both_directions_are_mirror_images(monkeypatch: pytest.MonkeyPatch) -> N
     knots, deltas = np.array([0.0, 0.5, 2.0]), np.array([0.5, 0.25, 0.125])
     assert sampled._of_both_directions(knots, deltas, 7, 0.25) == Privacy(1.5, 0.25)
     profile, all_knots, values, *others = asked["composed_epsilon"]
-    assert others == [7, 0.25]
+    assert others == [7, 0.25, 0.3]
     assert all_knots.tolist() == [-2.0, -0.5, 0.0, 0.5, 2.0]
     assert values.tolist() == profile(all_knots).tolist()
     mirrored = [1 - math.exp(-x) + math.exp(-x) * delta for x, delta in zip((2.0, 0.5), (0.125, 0.25), strict=True)]
     assert values.tolist() == pytest.approx([*mirrored, 0.5, 0.25, 0.125], rel=1e-4)
+    monkeypatch.setattr(sampled, "composed_epsilon", lambda *given: {2.0: 3.0, 1.0: 1.25, 0.5: math.nan}[given[-1]])
+    assert sampled._of_both_directions(knots, deltas, 7, 0.25, (2.0, 1.0, 0.5)) == Privacy(1.25, 0.25)
 
 
 def test_if_each_voter_draws_the_number_with_the_record_is_a_mixture(monkeypatch: pytest.MonkeyPatch) -> None:

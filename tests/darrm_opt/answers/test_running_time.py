@@ -1,4 +1,4 @@
-"""The estimates of running time: their regression finds what times depend on, and no problem has an absurd estimate."""
+"""Estimates of running time: the regression recovers a known dependence, and all estimates are plausible."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def test_an_estimate_is_the_exponential_of_coefficients_times_features(monkeypat
     values = running_time.features(asked)
     chosen = {2: 0.5, 7: 1.0}
     monkeypatch.setitem(COEFFICIENTS, "small", (-5.0, *(chosen.get(place, 0.0) for place in range(1, len(values)))))
-    expected = -5 + 0.5 * math.log(51) ** 2  # as more than m voters are affected
+    expected = -5 + 0.5 * math.log(51) ** 2  # more than m voters are affected
     assert seconds(asked) == pytest.approx(math.exp(expected))
     monkeypatch.setitem(COEFFICIENTS, "stages", (-3.0,) + (0.0,) * (len(values) - 1))
-    assert seconds(Problem.from_allowance(1202, 2.0, 0.25)) == pytest.approx(4 * math.exp(-3))  # as K² beyond 601
+    assert seconds(Problem.from_allowance(1202, 2.0, 0.25)) == pytest.approx(4 * math.exp(-3))  # grows as K² above 601
     assert running_time.clip(-1.0, 0.0, 1.0) == 0.0
 
 
@@ -45,7 +45,9 @@ def test_an_estimate_is_the_exponential_of_coefficients_times_features(monkeypat
     st.sampled_from([0.0, 1e-5, 0.5]),
     st.floats(0, 1),
 )
-def test_no_estimate_is_absurd(K: int, place: float, epsilon: float, Delta: float, delta: float, reach: float) -> None:
+def test_all_estimates_are_plausible(
+    K: int, place: float, epsilon: float, Delta: float, delta: float, reach: float
+) -> None:
     affected = max(1, round(K**reach))
     if epsilon == math.inf:
         problem = Problem(K, Privacy(math.inf), Privacy(0.01 + place, delta), affected)
@@ -56,7 +58,7 @@ def test_no_estimate_is_absurd(K: int, place: float, epsilon: float, Delta: floa
 
 
 @given(st.integers(2, 30), st.integers(2, 6), st.floats(0.01, 5), st.sampled_from([0.0, 1e-5]), st.integers(1, 2))
-def test_no_estimate_of_tables_and_plans_is_absurd(
+def test_all_estimates_of_tables_and_plans_are_plausible(
     K: int, classes: int, epsilon: float, delta: float, affected: int
 ) -> None:
     alike = Problem(K, NOT_PRIVATE, Privacy(epsilon, delta), affected, classes=classes)
@@ -66,7 +68,7 @@ def test_no_estimate_of_tables_and_plans_is_absurd(
     assert 1e-4 < tables.group_seconds(pair) < 60
 
 
-def test_estimates_of_tables_beyond_those_measured_err_on_the_high_side() -> None:
+def test_estimates_of_unmeasured_tables_are_high() -> None:
     problems = {K: Problem(K, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=5) for K in (20, 60)}
     fitted = {K: running_time.fitted_seconds("plurality", tables.plurality_features(p)) for K, p in problems.items()}
     seconds = {K: tables.plurality_seconds(problem) for K, problem in problems.items()}
@@ -79,27 +81,27 @@ def test_estimates_of_tables_beyond_those_measured_err_on_the_high_side() -> Non
     assert tables.group_seconds(large) == pytest.approx(slow**2 / estimates.MAX_SECONDS)
 
 
-def test_a_plan_of_long_designs_takes_longer_than_they_do() -> None:
+def test_a_plan_takes_longer_than_its_designs() -> None:
     assert running_time.plan_seconds(1000.0, 10) > 1000
     assert running_time.plan_seconds(0.2, 10) == pytest.approx(2 * running_time.plan_seconds(0.1, 10))
     slow = Problem(14, NOT_PRIVATE, Privacy(1.0, 1e-5), 3, classes=8)
     assert class_plans.options_seconds(slow, 10) >= tables.plurality_seconds(slow)
 
 
-def test_the_fit_finds_what_times_depend_on() -> None:
+def test_the_fit_recovers_a_known_dependence() -> None:
     rng = random.Random(1)
     drawn = [estimates.gamma(rng) for _ in range(500)]
     asked = [one for one in drawn if estimates.features_of("gamma", one)[0] == "small"]
     rows = np.array([estimates.features_of("gamma", one)[1] for one in asked])
     true = rows @ np.linspace(-1, 1, rows.shape[1]) - 6
     noise = np.random.default_rng(0).normal(0, 0.05, len(true))
-    noise[::40] += 4.0  # a few took far longer, and count in proportion alone
+    noise[::40] += 4.0  # a few outliers, weighted by their absolute error
     errors = estimates.unseen_errors(rows, true + noise) + noise
     assert estimates.share(errors, 2.0) > 0.95
     assert estimates.share(np.array([0.0, 1.0, 1.2]), 3.0) == pytest.approx(2 / 3)
 
 
-def test_what_is_drawn_is_measured_and_fitted() -> None:
+def test_coefficients_are_fitted_to_measured_draws() -> None:
     records = []
     for seed in range(30):
         rng = random.Random(seed)
@@ -116,7 +118,7 @@ def test_what_is_drawn_is_measured_and_fitted() -> None:
     assert any(line.startswith("γ, affected < K: ") for line in lines)
     text = estimates.text_of(found, lines)
     namespace: dict[str, dict[str, tuple[float, ...]]] = {}
-    exec(text, namespace)  # noqa: S102 - what the campaign writes
+    exec(text, namespace)  # noqa: S102 - written by the campaign
     assert namespace["COEFFICIENTS"] == found
     assert set(COEFFICIENTS) == {"small", "exact", "stages", "not private", "plurality", "groups", "plan", "options"}
 
@@ -131,10 +133,10 @@ def test_a_draw_can_be_run(program: str) -> None:
 def test_tables_too_large_are_refused_by_estimate() -> None:
     assert tables.group_seconds(Problem(groups=[(2, 0.1), (2, 0.5)], target=Privacy(0.6), classes=3)) < 1
     medium = Problem(groups=[(25, 0.1), (25, 0.5)], target=Privacy(1.0))
-    assert 1 < tables.group_seconds(medium) < 16  # it takes some 4
+    assert 1 < tables.group_seconds(medium) < 16  # it takes about 4 s
     with refused("groups"):
         tables.group_seconds(Problem(groups=[(30, 0.5, 1e-3)], target=Privacy(1.0), classes=4))
-    # Coefficients of one program must not stand in for those of the other: it takes some 8 seconds.
+    # Not by the coefficients of the other program: it takes about 8 s.
     assert 3 < tables.plurality_seconds(Problem(30, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=6)) < 25
 
 

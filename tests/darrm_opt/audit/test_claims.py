@@ -1,4 +1,4 @@
-"""Audits: known faults are found, true claims are proved or let pass, and bounds hold as often as they say."""
+"""Audits: known faults are found, true claims are proved or not refuted, and bounds have their stated confidence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def of(name: str, K: int, classes: int, value: float, **more: Any) -> VoteMechan
 
 
 def noisy_vote(scale: float, seed: int = 1) -> Callable[[tuple[int, ...]], int]:
-    """Report-noisy-max as a stranger would write it."""
+    """Return report-noisy-max, independent of the product."""
     source = random.Random(seed)
 
     def vote(counts: tuple[int, ...]) -> int:
@@ -52,44 +52,44 @@ def zcdp(rho: float, delta: float) -> Privacy:
     return Privacy(rho + 2 * math.sqrt(rho * math.log(1 / delta)), delta)
 
 
-def test_permute_and_flip_that_is_charged_like_the_exponential_mechanism() -> None:
-    """One release at ε = 1 was charged as ρ = ε²/8, which only a mechanism of bounded range costs."""
+def test_permute_and_flip_charged_like_the_exponential_mechanism_is_refuted() -> None:
+    """ρ = ε²/8 for one release at ε = 1 holds for a mechanism of bounded range only."""
     claim = Claim(zcdp(100 / 8, 1e-5), 7, 3, releases=100)
     assert audit(of("permute_and_flip", 7, 3, 0.5), claim).verdict == "refuted"
     assert audit(of("exponential", 7, 3, 0.5), claim).verdict == "proved"
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_laplace_noise_of_scale_lambda_where_it_should_be_its_inverse(classes: int) -> None:
+def test_laplace_noise_with_the_inverse_scale_is_refuted(classes: int) -> None:
     claim = Claim(Privacy(2 * 0.05), 11, classes)
     assert audit(of("laplace", 11, classes, 0.05), claim, samples=20_000).verdict == "refuted"
     assert audit(of("laplace", 11, classes, 1 / 0.05), claim).verdict == "proved"
     assert audit(noisy_vote(0.05), claim, samples=20_000).verdict == "refuted"
 
 
-def test_teachers_that_all_see_all_data() -> None:
-    """Teachers that share the data all move with one record; the charge is for one vote."""
+def test_teachers_that_share_the_data_are_refuted() -> None:
+    """One record changes the votes of all of them; the charge is for one vote."""
     vote = noisy_vote(4.0)
 
     def shared(data: tuple[int, ...]) -> int:
-        label = int(2 * sum(data) > len(data))  # what each of nine teachers learns
+        label = int(2 * sum(data) > len(data))  # the label that each of nine teachers learns
         return vote((9 * (1 - label), 9 * label))
 
     def disjoint(data: tuple[int, ...]) -> int:
-        return vote((len(data) - sum(data), sum(data)))  # a record a teacher
+        return vote((len(data) - sum(data), sum(data)))  # one record per teacher
 
     claim = Claim(Privacy(2 / 4.0), 9, 2)
     pairs = [((0, 0, 0, 0, 1, 1, 1, 1, 1), (0, 0, 0, 0, 0, 1, 1, 1, 1))]
     assert audit(shared, claim, pairs=pairs, samples=20_000).verdict == "refuted"
     assert audit(disjoint, claim, pairs=pairs, samples=20_000).verdict == "not refuted"
-    # The same in counts: what was charged for one vote is false for all of them.
+    # The same in counts: a charge for one vote is false if nine votes move.
     assert (
         audit(of("permute_and_flip", 9, 2, 0.25, affected=9), Claim(Privacy(0.5), 9, 2, affected=9)).verdict
         == "refuted"
     )
 
 
-def test_a_check_that_is_not_charged() -> None:
+def test_an_uncharged_check_is_refuted() -> None:
     labels = of("gnmax", 25, 3, 5.0)
     charged = Privacy(labels.epsilon(100, 1e-5), 1e-5)
     checked = of("gnmax", 25, 3, 5.0, threshold=15.0, check_sigma=3.0)
@@ -98,7 +98,7 @@ def test_a_check_that_is_not_charged() -> None:
     assert audit(labels, Claim(charged, 25, 3, releases=100)).verdict == "proved"
 
 
-def test_a_threshold_without_noise() -> None:
+def test_a_threshold_without_noise_is_refuted() -> None:
     vote = noisy_vote(20.0)
 
     def checked(counts: tuple[int, ...]) -> int | None:
@@ -110,7 +110,7 @@ def test_a_threshold_without_noise() -> None:
     assert {max(found.counterexample.before), max(found.counterexample.after)} == {6, 7}
 
 
-def test_a_mechanism_that_leaves_with_its_voter_costs_less_than_one_that_changes_its_mind() -> None:
+def test_a_removed_vote_costs_less_than_a_changed_one() -> None:
     claim = Privacy(0.5)
     flip = of("exponential", 9, 3, 0.5)
     assert audit(flip, Claim(claim, 9, 3, neighbours="add-remove")).verdict == "proved"
@@ -121,7 +121,7 @@ def test_a_mechanism_that_leaves_with_its_voter_costs_less_than_one_that_changes
 
 
 class Linear(NoiseFunctionMechanism):
-    """γ that grows with the margin; what it draws may be another one than what it states."""
+    """γ that grows with the margin; it may draw with another slope than it states."""
 
     name, parameter, limits = "linear", "slope", (0.0, 1000.0)
 
@@ -138,20 +138,20 @@ def _linear(K: int, slope: float) -> NoiseFunction:
     return NoiseFunction([min(1.0, slope * abs(2 * ones - K) / K) for ones in range(K + 1)], K)
 
 
-def test_mechanisms_of_packages_are_audited_by_what_they_draw() -> None:
+def test_mechanisms_of_packages_are_audited_by_their_draws() -> None:
     true = Linear(11, 2, 0.5)
     claim = Claim(Privacy(true.epsilon(1, 0.0)), 11, 2)
     found = audit(true, claim, samples=20_000)
-    assert (found.verdict, found.epsilon) == ("not refuted", None)  # what it states is no proof
+    assert (found.verdict, found.epsilon) == ("not refuted", None)  # its own statements prove nothing
     lie = audit(Linear(11, 2, 0.5, drawn=2.0), claim, samples=20_000)
     assert (lie.verdict, lie.epsilon, lie.account) == ("refuted", None, "")
     stated = audit(true, Claim(Privacy(claim.privacy.epsilon / 2), 11, 2))
-    assert (stated.exact, stated.epsilon) == (True, None)  # by the chances that it states
+    assert (stated.exact, stated.epsilon) == (True, None)  # by its stated probabilities
 
 
 @for_each("neighbours", ["replace-one", "add-remove"])
 @for_each("voter", [0.5, math.inf])
-def test_votes_of_groups_are_not_taken_for_votes_for_each_class(voter: float, neighbours: Neighbours) -> None:
+def test_counts_per_group_are_not_mistaken_for_counts_per_class(voter: float, neighbours: Neighbours) -> None:
     groups = [VoterGroup(2, Privacy(voter)), VoterGroup(1, Privacy(0.1))]
     solution = solve_table(Problem(groups=groups, target=Privacy(0.8, 1e-4), affected=1))
     found = audit(mechanism_of(solution), Claim(Privacy(0.1), 3, 2, neighbours=neighbours))
@@ -162,7 +162,7 @@ def test_votes_of_groups_are_not_taken_for_votes_for_each_class(voter: float, ne
 
 
 def least_delta(table: dict[tuple[int, ...], list[Fraction]], claim: Claim, slope: Fraction) -> Fraction:
-    """The largest excess of any transcript's event over e^ε, by enumeration of all events of all transcripts."""
+    """Return the largest excess of an event over e^ε, by enumeration of all events of all transcripts."""
     worst = Fraction(-1)
     for before, after in product(table, repeat=2):
         moved = [b - a for a, b in zip(before, after, strict=True)]
@@ -184,7 +184,7 @@ def least_delta(table: dict[tuple[int, ...], list[Fraction]], claim: Claim, slop
     st.fractions(Fraction(1), Fraction(4), max_denominator=8),
     st.fractions(0, Fraction(1, 4), max_denominator=64),
 )
-def test_a_table_is_proved_only_where_no_event_speaks_against_it(
+def test_a_table_is_proved_only_if_no_event_refutes_it(
     weights: list[int], shape: tuple[int, int, int], slope: Fraction, delta: Fraction
 ) -> None:
     releases, affected, classes = shape
@@ -225,8 +225,8 @@ def test_a_table_is_read_as_fractions() -> None:
 
 
 @for_each(("hits", "trials"), [(0, 20), (3, 20), (20, 20), (97, 100)])
-def test_bounds_of_a_chance_are_those_of_clopper_and_pearson(hits: int, trials: int) -> None:
-    """Held against sums of binomial chances in fractions."""
+def test_bounds_of_a_probability_are_those_of_clopper_and_pearson(hits: int, trials: int) -> None:
+    """Against sums of binomial probabilities in fractions."""
     wrong = Fraction(1, 100)
     low, high = (Fraction(float(bound(np.array(hits), trials, 0.01))) for bound in (_at_least, _at_most))
 
@@ -242,11 +242,11 @@ def test_a_true_claim_is_refuted_no_more_often_than_stated() -> None:
     found = [audit(vote, Claim(Privacy(0.5), 3, 2), samples=1000, confidence=0.8) for _ in range(40)]
     loss = math.log(laplace_wins(1) / laplace_wins(-1))
     wrong = sum(one.sampled.epsilon > loss for one in found if one.sampled is not None)
-    assert wrong <= 14  # of 40 at most 8 are expected: more than 14 come up with chance 0.5 % at the stated rate
+    assert wrong <= 14  # of 40 at most 8 are expected; more than 14 have probability 0.5 % at the stated rate
 
 
 def laplace_wins(lead: int, scale: float = 2.0) -> float:
-    """Pr[a count that leads by ``lead`` wins] with Laplace noise on both, in closed form."""
+    """Return Pr[the count ahead by ``lead`` wins] with Laplace noise on both, in closed form."""
     behind = (1 + abs(lead) / (2 * scale)) * math.exp(-abs(lead) / scale) / 2
     return 1 - behind if lead >= 0 else behind
 
@@ -266,7 +266,7 @@ def test_a_detectable_epsilon_is_detected_with_the_stated_power() -> None:
     assert sum(refuted) >= 24
 
 
-def test_several_releases_show_more_than_one() -> None:
+def test_several_releases_refute_what_one_does_not() -> None:
     vote = noisy_vote(1.0)
     single = audit(vote, Claim(Privacy(10.0), 7, 3), samples=50_000)
     many = audit(vote, Claim(Privacy(10.0, 1e-5), 7, 3, releases=20), samples=50_000)
@@ -277,10 +277,10 @@ def test_several_releases_show_more_than_one() -> None:
 
 
 @given(st.floats(0.01, 0.9), st.floats(1.0, 5.0), st.integers(1, 6), st.sampled_from([0.0, 1e-3]))
-def test_what_bounds_of_two_chances_show_is_never_more_than_what_is_true(
+def test_the_epsilon_by_bounds_of_two_probabilities_never_exceeds_the_exact_one(
     q: float, ratio: float, releases: int, delta: float
 ) -> None:
-    """The ε of all transcripts of bits of chances p and q, enumerated."""
+    """Return ε of bits with probabilities p and q, by enumeration of transcripts."""
     p = min(0.99, q * ratio)
     claim = Claim(Privacy(1.0, delta), 1, 2, releases=releases)
     epsilon, _, on_data, on_neighbour = shown_epsilon(p, q, claim)
@@ -296,7 +296,7 @@ def test_what_bounds_of_two_chances_show_is_never_more_than_what_is_true(
     assert epsilon == 0 or exact > delta
 
 
-def test_vote_counts_that_are_too_many_are_explored_in_part() -> None:
+def test_too_many_vote_counts_are_explored_in_part() -> None:
     vote = noisy_vote(1.0)
     found = audit(vote, Claim(Privacy(0.2), 60, 4), samples=20_000)
     assert found.verdict == "refuted"
@@ -314,7 +314,7 @@ def test_vote_counts_that_are_too_many_are_explored_in_part() -> None:
         ("confidence", lambda: audit(noisy_vote(1.0), Claim(Privacy(1.0), 4, 2), confidence=1.0)),
         ("pairs", lambda: audit(noisy_vote(1.0), Claim(Privacy(1.0), 4, 2), pairs=[])),
         (
-            "neighbours",  # a γ is for its number of voters alone
+            "neighbours",  # a γ is valid only for its number of voters
             lambda: audit(NoiseFunctionMechanism(_linear(3, 0.5)), Claim(Privacy(1.0), 3, 2, neighbours="add-remove")),
         ),
     ],

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from scipy.stats import norm
 from support.kernels import HAS_KERNEL, searched_by
 from support.profile_exact import rows
 from support.refusals import refused
@@ -290,14 +289,6 @@ def test_utility_never_falls_as_points_are_added() -> None:
     utilities = [solve(problem_of(7, points[: n + 1], (0.3, 0.0))).utility for n in range(len(points))]
     assert all(after >= before - 1e-9 for before, after in itertools.pairwise(utilities))
     assert utilities[-1] > utilities[0] + 0.1
-
-
-def gaussian_points(mu: float, epsilons: Any) -> list[tuple[float, float]]:
-    """Return points above the curve of a Gaussian mechanism."""
-    return [
-        (float(e), float(norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu)) * (1 + 1e-9))
-        for e in epsilons
-    ]
 
 
 def test_a_problem_and_its_solution_are_read_back() -> None:

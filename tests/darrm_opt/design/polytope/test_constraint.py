@@ -1,4 +1,4 @@
-"""The privacy constraint as the design writes it, against the paper's inequality in exact arithmetic."""
+"""The privacy constraint of the design against the paper's inequality in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ def test_values_are_the_papers_inequality_divided_by_its_factor(case: ProblemCas
 
 
 @for_each("case", CASES)
-def test_the_limit_is_rounded_down_and_hardly(case: ProblemCase) -> None:
+def test_the_limit_is_rounded_down_slightly(case: ProblemCase) -> None:
     problem = case.problem
     limit = PrivacyConstraint.of(problem).limit
     true = Voters.of(problem.strictest).limit()
     assert Decimal(limit) <= true
     assert Decimal(limit) >= true * (1 - Decimal(32 * 2.0**-53))
-    # and the strictest reading is at least as strict as the numbers that were given
+    # the strictest reading is at least as strict as the given numbers
     asked_for = Voters(case.K, case.epsilon, case.Delta, case.target_epsilon, case.delta).limit()
     assert true <= asked_for
     assert true >= asked_for - Decimal("1.1e-11") * (1 + asked_for) - Decimal("5e-15")
 
 
-def test_a_target_of_nothing_leaves_nothing() -> None:
+def test_at_target_0_the_limit_is_0() -> None:
     constraint = PrivacyConstraint.of(Problem(3, Privacy(1.0), Privacy(0.0, 0.0)))
     assert (constraint.q, constraint.limit) == (1.0, 0.0)
 
@@ -84,7 +84,7 @@ def test_rows_of_dyadic_corners_are_exact_fractions() -> None:
 
 
 @for_each("case", CASES[:30])
-def test_rows_are_what_they_promise(case: ProblemCase) -> None:
+def test_rows_err_within_their_bounds(case: ProblemCase) -> None:
     rng = np.random.default_rng(case.K)
     problem = case.problem
     constraint, voters = PrivacyConstraint.of(problem), Voters.of(problem.strictest)
@@ -96,12 +96,12 @@ def test_rows_are_what_they_promise(case: ProblemCase) -> None:
             unit = np.zeros(K + 1)
             unit[K // 2 + 1 + entry] = unit[(K - 1) // 2 - entry] = 1.0
             worst += abs(Decimal(float(value)) - voters.phi(unit, named(counts)))
-        assert worst <= Decimal(4 * (K + 1) * STEP_ERROR)  # what the dual bound charges, for all entries together
+        assert worst <= Decimal(4 * (K + 1) * STEP_ERROR)  # the charge of the dual bound, for all entries
 
 
 @for_each("seed", range(20))
-def test_no_voters_within_F_are_worse_than_the_corners(seed: int) -> None:
-    """The whole premise: φ at random pairs (p, p′) of F, each voter its own, never exceeds its largest corner."""
+def test_no_voters_in_F_are_worse_than_the_corners(seed: int) -> None:
+    """φ at random pairs (p, p′) of F, another for each voter, never exceeds its largest corner."""
     rng = np.random.default_rng((seed, 1))
     problem = random_case(rng, (2, 3, 4, 5)).problem
     constraint, noise = PrivacyConstraint.of(problem), random_noise(rng, problem.K)
@@ -121,6 +121,6 @@ def test_no_voters_within_F_are_worse_than_the_corners(seed: int) -> None:
                     sum((Decimal(float(w)) * at[side] for w, at in zip(shares, corners, strict=True)), start=Decimal(0))
                     for side in (0, 1)
                 )
-                pairs.append((p, q) if i < problem.affected else (p, p))  # a voter that the record does not reach
+                pairs.append((p, q) if i < problem.affected else (p, p))  # a voter that is not affected
             phi = mean(g, [p for p, _ in pairs]) / growth - mean(g, [q for _, q in pairs])
             assert phi <= Decimal(float(largest)) + Decimal("1e-13")

@@ -1,4 +1,4 @@
-"""The corners of F and the constraint generator, against the definition of F and against listing every multiset."""
+"""The corners of F and the constraint generator: against the definition of F and a list of all multisets."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ VOTERS = [
 
 
 def growth(epsilon: float) -> Fraction:
-    """Return e^ε to 28 digits, as a fraction: what follows is exact for that growth."""
+    """Return e^ε to 28 digits, as a fraction that is exact from here on."""
     return Fraction(Decimal(epsilon).exp())
 
 
 def borders(g: Fraction, Delta: Fraction) -> list[Line]:
-    """Return F as a·p + b·p′ ≤ c: what (ε, Δ)-DP says of both answers on both datasets, and 0 ≤ p, p′ ≤ 1."""
+    """Return F as a·p + b·p′ ≤ c: (ε, Δ)-DP of both answers in both directions, and 0 ≤ p, p′ ≤ 1."""
     one, zero = Fraction(1), Fraction(0)
     return [
         (one, -g, Delta),  # p ≤ e^ε p′ + Δ
@@ -54,7 +54,7 @@ def borders(g: Fraction, Delta: Fraction) -> list[Line]:
 
 
 def vertices(lines: list[Line]) -> set[Point]:
-    """Return the vertices of the polygon, as every crossing of two borders that lies inside all."""
+    """Return the vertices of the polygon: the intersections of two borders that satisfy all."""
     found = set()
     for (a, b, c), (d, e, f) in itertools.combinations(lines, 2):
         determinant = a * e - b * d
@@ -66,7 +66,7 @@ def vertices(lines: list[Line]) -> set[Point]:
 
 
 def as_written(g: Fraction, Delta: Fraction) -> dict[str, Point]:
-    """Return the corners that the module's text lists, in fractions."""
+    """Return the corners of the module docstring, in fractions."""
     zero, one = Fraction(0), Fraction(1)
     x = (g + Delta) / (g + 1)
     corners = {"zero": (zero, zero), "one": (one, one), "xy": (x, 1 - x), "yx": (1 - x, x)}
@@ -94,7 +94,7 @@ def test_the_corners_are_the_vertices_of_F(epsilon: float, Delta: float) -> None
     listed = as_written(g, D)
     assert found <= set(listed.values())
     assert all(within(corner, borders(g, D)) for corner in listed.values())
-    if epsilon > 0:  # at ε = 0, (x, y) and (y, x) lie on the sides from (0,Δ) to (1−Δ,1) and from (Δ,0) to (1,1−Δ)
+    if epsilon > 0:  # at ε = 0, (x, y) and (y, x) are on the sides from (0,Δ) to (1−Δ,1) and from (Δ,0) to (1,1−Δ)
         assert found == set(listed.values())
     computed = Corners.of(Problem(3, Privacy(epsilon, Delta), Privacy(0.5)))
     for label, p, q in zip(computed.labels, computed.p, computed.p_prime, strict=True):
@@ -103,7 +103,7 @@ def test_the_corners_are_the_vertices_of_F(epsilon: float, Delta: float) -> None
 
 
 @given(problem_cases())
-def test_corners_as_doubles_are_the_exact_ones_to_a_few_ulps(case: ProblemCase) -> None:
+def test_corners_in_doubles_are_exact_to_a_few_ulps(case: ProblemCase) -> None:
     problem = case.problem
     computed, exact = Corners.of(problem), Voters.of(problem).corners()
     assert [*exact] == [*computed.labels]
@@ -113,7 +113,7 @@ def test_corners_as_doubles_are_the_exact_ones_to_a_few_ulps(case: ProblemCase) 
     assert abs(computed.x + computed.y - 1) <= 2.0**-52
 
 
-def test_voters_that_are_not_private_sit_anywhere() -> None:
+def test_voters_that_are_not_private_have_the_corners_of_the_unit_square() -> None:
     corners = Corners.of(Problem(3, Privacy(math.inf), Privacy(0.5)))
     pairs = [*zip(corners.p.tolist(), corners.p_prime.tolist(), strict=True)]
     assert pairs == [(0, 0), (1, 1), (1, 0), (0, 1)]
@@ -138,7 +138,7 @@ def stream(of: ConstraintGenerator, most: int = BLOCK_VECTORS) -> Counts:
 
 @for_each("Delta", [0.0, 0.1])
 @for_each(("K", "affected"), [(K, r) for K in range(1, 6) for r in range(1, K + 1)])
-def test_every_multiset_once(K: int, affected: int, Delta: float) -> None:
+def test_every_multiset_is_generated_once(K: int, affected: int, Delta: float) -> None:
     vectors = stream(generator(K, affected, Delta=Delta))
     listed = multisets(K, 8 if Delta else 4, affected)
     assert {tuple(map(int, row)) for row in vectors} == listed
@@ -146,7 +146,7 @@ def test_every_multiset_once(K: int, affected: int, Delta: float) -> None:
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.booleans())
-def test_the_size_is_a_closed_form(K: int, affected: int, Delta: bool) -> None:
+def test_the_size_has_a_closed_form(K: int, affected: int, Delta: bool) -> None:
     r, q = min(K, affected), 6 if Delta else 2
     summed = sum(math.comb(M + q - 1, q - 1) * (K - M + 1) for M in range(r + 1))
     of = generator(K, r, Delta=0.1 if Delta else 0.0)
@@ -156,7 +156,7 @@ def test_the_size_is_a_closed_form(K: int, affected: int, Delta: bool) -> None:
 
 
 @for_each(("K", "affected", "Delta"), [(7, 7, 0.1), (7, 3, 0.1), (12, 12, 0.0), (1, 1, 0.1)])
-def test_blocks_of_any_size_make_the_same_stream(K: int, affected: int, Delta: float) -> None:
+def test_blocks_of_any_size_give_the_same_stream(K: int, affected: int, Delta: float) -> None:
     of = generator(K, affected, Delta=Delta)
     whole = stream(of)
     for most in (1, 7, 1000, of.size):
@@ -171,13 +171,13 @@ def test_a_block_holds_at_least_one_row(most: int) -> None:
         next(generator(3).blocks(most))
 
 
-def test_a_set_beyond_counting_still_has_a_size_and_a_beginning() -> None:
+def test_a_huge_set_has_a_size_and_a_first_block() -> None:
     of = generator(5001, Delta=0.1)
     assert of.size == math.comb(5008, 7) > 2**63
     assert len(next(of.blocks())) == 5002
 
 
-def test_a_set_beyond_counting_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_huge_set_is_refused_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ConstraintGenerator, "_vectors_with", lambda *_: 2**63)
     text = r"^K = 3 is not valid: expected fewer than 2\^63 vectors\. Such a set cannot be enumerated\.$"
     with pytest.raises(InvalidInput, match=text):
@@ -187,7 +187,7 @@ def test_a_set_beyond_counting_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def in_order(block: Counts) -> Indices:
-    """Return a number for each vector that grows along the stream: moving voters, then their kinds, then ones."""
+    """Return numbers that increase along the stream: moving voters, then their kinds, then ones."""
     key: Indices = block[:, 2:].sum(axis=1)
     for column in range(len(LABELS) - 1, 2, -1):
         key = key * 36 - block[:, column] + 35
@@ -203,7 +203,7 @@ def test_35_voters_stream_in_little_memory() -> None:
             keys = in_order(block)
             assert np.all(block.sum(axis=1) == 35)
             assert keys[0] > last
-            assert np.all(np.diff(keys) > 0)  # so no vector comes twice
+            assert np.all(np.diff(keys) > 0)  # so no vector occurs twice
             rows, last = rows + len(block), int(keys[-1])
         _, peak = tracemalloc.get_traced_memory()
     finally:

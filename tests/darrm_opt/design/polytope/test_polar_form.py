@@ -1,4 +1,4 @@
-"""The blossom against exact fractions, and the rounding error that it promises."""
+"""The blossom against exact fractions, and its bound on the rounding error."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from darrm_opt.noise import NoiseFunction
 from darrm_opt.rounding import UNIT_ROUNDOFF
 
 X = [0.5, 0.525, 0.75, 0.9, 0.982, 1.0, 1 - 2.0**-40]
-"""Doubles of [½, 1]: there 1 − x is a double as well, so that fractions see the very numbers the code sees."""
+"""Doubles in [½, 1], for which 1 − x is exact, so that the fractions are the numbers of the code."""
 
 
 def enumerated_distribution(ones: list[Fraction]) -> list[Fraction]:
-    """Return Pr[L = 0..K] by going through all 2^K votes: the definition."""
+    """Return Pr[L = 0..K] by enumeration of all 2^K votes."""
     masses = [Fraction(0)] * (len(ones) + 1)
     for vote in itertools.product((0, 1), repeat=len(ones)):
         masses[sum(vote)] += math.prod(
@@ -74,7 +74,7 @@ def test_layers_hold_H_at_every_multiset(K: int, kind: str) -> None:
 
 @for_each("width", [0, 1, 4])
 @for_each("K", [5, 12, 17])
-def test_rows_near_a_face_are_a_part_of_the_layers(K: int, width: int) -> None:
+def test_rows_near_a_face_are_a_subset_of_the_layers(K: int, width: int) -> None:
     noise = random_noise(np.random.default_rng((K, width)), K, "uniform")
     whole = {s: (first, layer.copy()) for s, first, layer in layers(noise.signed, 0.6, 0.4, K)}
     for s, first, layer in layers(noise.signed, 0.6, 0.4, K, width):
@@ -83,7 +83,7 @@ def test_rows_near_a_face_are_a_part_of_the_layers(K: int, width: int) -> None:
         assert layer == pytest.approx(full[first - every :], abs=1e-14)
 
 
-def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_block_size_does_not_change_the_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     noise = random_noise(np.random.default_rng(3), 19, "uniform")
     whole = [(layer.copy(), *extremes(layer, 0.7)) for _, _, layer in layers(noise.signed, 0.6, 0.4, 19)]
     monkeypatch.setattr("darrm_opt.design.polar_form.CACHE_ENTRIES", 10)
@@ -95,7 +95,7 @@ def test_working_in_parts_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
         assert np.array_equal(most, at_ends(layer, 0.7).max(axis=1))
 
 
-def test_the_value_at_the_ends_is_the_constraint_and_its_extremes_are_the_largest_and_the_least() -> None:
+def test_values_at_the_ends_are_those_of_the_constraint_and_bound_it() -> None:
     rows = np.random.default_rng(2).uniform(-1, 1, (3, 5))
     by_hand = [[0.7 * row[ones] + row[4 - ones] for ones in range(5)] for row in rows.tolist()]
     assert at_ends(rows, 0.7).tolist() == by_hand
@@ -103,7 +103,7 @@ def test_the_value_at_the_ends_is_the_constraint_and_its_extremes_are_the_larges
 
 
 @given(st.floats(0.5, 1), st.integers(0, 100_000))
-def test_a_step_stays_within_the_range_of_its_input(t: float, seed: int) -> None:
+def test_a_step_stays_within_the_range_of_its_input_values(t: float, seed: int) -> None:
     coefficients = np.random.default_rng(seed).uniform(-1, 1, 12)
     after = step(coefficients, 1 - t, t)
     assert after.shape == (11,)
@@ -131,7 +131,7 @@ def test_masses_are_those_of_the_enumeration(monkeypatch: pytest.MonkeyPatch, K:
 
 @pytest.mark.parametrize("K", [MAX_STEPWISE_K, MAX_STEPWISE_K + 1, MAX_STEPWISE_K + 60])
 def test_masses_of_many_voters(K: int) -> None:
-    """Beyond `MAX_STEPWISE_K` voters they are made another way, within the same bound."""
+    """Above `MAX_STEPWISE_K` voters another method is used, within the same bound."""
     rng = np.random.default_rng(K)
     probabilities = np.array([1e-12, 0.02, 0.475, 0.525, 1 - 1e-6])
     counts = np.array(
@@ -152,8 +152,8 @@ def test_masses_of_many_voters(K: int) -> None:
             assert error <= Decimal(rounding_error(K, 1.0))
 
 
-def test_rows_of_many_voters_and_no_others_are_made_by_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways keep the bound, so that nothing but this tells which was gone."""
+def test_only_rows_of_many_voters_are_computed_by_convolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both methods satisfy the bound; only this test tells which was used."""
     monkeypatch.setattr("darrm_opt.design.polar_form._mass_by_convolution", lambda *asked: np.full(asked[-1] + 1, 7.0))
     nobody = np.zeros((2, 1), dtype=np.int64)
     assert np.array_equal(
@@ -167,7 +167,7 @@ def test_rows_of_many_voters_and_no_others_are_made_by_convolution(monkeypatch: 
 @pytest.mark.parametrize(
     ("K", "most", "entries"), [(4, 4, 5 + 4 + 6 + 4 + 3), (5, 5, 6 + 5 + 8 + 6 + 6 + 3), (5, 2, 19)]
 )
-def test_layers_too_many_to_store_are_not(monkeypatch: pytest.MonkeyPatch, K: int, most: int, entries: int) -> None:
+def test_too_many_layers_are_not_stored(monkeypatch: pytest.MonkeyPatch, K: int, most: int, entries: int) -> None:
     signed = random_noise(np.random.default_rng(K), K, "uniform").signed
     assert sum(layer.size for _, _, layer in layers(signed, 0.6, 0.4, most)) == entries
     monkeypatch.setattr("darrm_opt.design.polar_form.MAX_STORED_ENTRIES", entries)
@@ -178,8 +178,8 @@ def test_layers_too_many_to_store_are_not(monkeypatch: pytest.MonkeyPatch, K: in
     assert stored_layers(signed, 0.6, 0.4, most) is None
 
 
-def test_the_rounding_error_is_a_bound_and_not_an_absurd_one() -> None:
-    """With x and y as the design computes them, against e^ε to 70 digits, over everything that is accepted."""
+def test_the_bound_on_the_rounding_error_holds_and_is_small() -> None:
+    """With x and y of the design, against e^ε to 70 digits, over all accepted problems."""
     rng = np.random.default_rng(53)
     worst = Decimal(0)
     for _ in range(300):
@@ -200,16 +200,16 @@ def test_the_rounding_error_is_a_bound_and_not_an_absurd_one() -> None:
 
 
 def test_the_constants_are_those_of_the_derivation() -> None:
-    """True errors stay far below their bound, so that a bound of half the size would not be noticed otherwise."""
+    """Actual errors are far below the bound, so no other test would notice a bound of half the size."""
     assert np.finfo(np.float64).eps / 2 == UNIT_ROUNDOFF
     assert STEP_ERROR == (14 + 2) * UNIT_ROUNDOFF
     assert UNDERFLOW_SLACK == 2**14 * 5e-324
 
 
-def test_the_rounding_error_of_nothing_is_nothing() -> None:
+def test_the_rounding_error_of_zero_is_zero() -> None:
     assert rounding_error(100, 0.0) == rounding_error(0, 1.0) == 0.0
     assert rounding_error(3, 0.5) == 3 * STEP_ERROR * 0.5 + 3 * UNDERFLOW_SLACK
-    assert rounding_error(1, 5e-324) > 0  # products of the smallest doubles vanish altogether
+    assert rounding_error(1, 5e-324) > 0  # products of the smallest doubles underflow to 0
 
 
 @pytest.mark.parametrize("tiny", [5e-324, 1e-310, 1e-300])

@@ -1,4 +1,4 @@
-"""The check in ball arithmetic: against decimals with 70 digits, and against the search in doubles."""
+"""Verification in ball arithmetic: against decimals with 70 digits, and against the search in doubles."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def as_counts(voters: dict[str, int]) -> np.ndarray[tuple[int], np.dtype[np.int6
 
 
 @for_each("case", LARGER)
-def test_values_are_those_of_70_digits(case: ProblemCase) -> None:
+def test_values_agree_with_70_digits(case: ProblemCase) -> None:
     rng = np.random.default_rng(case.K)
     problem = case.problem
     ball, exact = BallConstraint(problem), Voters.of(problem.strictest)
@@ -45,7 +45,7 @@ def test_values_are_those_of_70_digits(case: ProblemCase) -> None:
 
 
 @for_each("case", SMALL)
-def test_the_worst_of_all_agrees_with_enumeration_in_doubles(case: ProblemCase) -> None:
+def test_the_worst_case_agrees_with_enumeration_in_doubles(case: ProblemCase) -> None:
     problem = case.problem
     noise = random_noise(np.random.default_rng(case.K), problem.K)
     constraint = PrivacyConstraint.of(problem)
@@ -61,13 +61,13 @@ def test_the_worst_of_all_agrees_with_enumeration_in_doubles(case: ProblemCase) 
     ) <= Decimal(found.bound)
 
 
-def test_a_limit_of_nothing_is_met_by_noise_alone() -> None:
+def test_only_noise_meets_a_limit_of_0() -> None:
     problem = Problem(3, Privacy(math.inf), Privacy(0.0))
     assert verify(problem, np.zeros(4), arithmetic="ball").margin == 0
 
 
 @for_each("case", SMALL)
-def test_whatever_is_certified_in_doubles_is_private_in_balls(case: ProblemCase) -> None:
+def test_a_certificate_in_doubles_holds_in_balls(case: ProblemCase) -> None:
     problem = case.problem
     solution = solve(problem)
     certificate = verify(problem, solution.gamma, arithmetic="ball")
@@ -95,7 +95,7 @@ def test_both_arithmetics_refuse_the_same(case: ProblemCase) -> None:
             verify(problem, noise, arithmetic="ball")
 
 
-def test_balls_decide_what_doubles_leave_open() -> None:
+def test_balls_decide_cases_that_doubles_leave_open() -> None:
     problem = Problem.from_allowance(K=5, m=0.5, epsilon=0.1)
     noise, constraint = solve(problem).noise, PrivacyConstraint.of(problem)
     found = worst_case(noise, constraint, above=-math.inf)
@@ -121,17 +121,17 @@ def test_many_voters_without_Delta(K: int, epsilon: float) -> None:
     assert verify(problem, solution.gamma, arithmetic="ball").margin >= solution.certificate.margin - 1e-15
 
 
-def test_doubles_are_taken_as_the_rationals_they_are_and_results_are_rounded_outward() -> None:
+def test_doubles_are_exact_rationals_and_results_are_rounded_outward() -> None:
     problem = Problem.from_allowance(K=3, m=1, epsilon=0.1, Delta=0.01)
     ball = BallConstraint(problem)
     assert ball.exact(0.1) * 2**55 == 3602879701896397
     assert (ball.x + ball.y - 1).contains(0)
     assert float(ball.q.rad()) < 1e-60
     found = ball_worst_case(random_noise(np.random.default_rng(1), 3), problem)
-    assert found.bound > found.value  # a double on each side of a number that is none
+    assert found.bound > found.value  # the doubles on both sides of a number that is not a double
 
 
-def test_without_flint_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_flint_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "flint", None)
     with pytest.raises(
         BackendUnavailable,
@@ -142,7 +142,7 @@ def test_without_flint_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 @for_each("epsilon", [1e16, 1e19, 1e21, 1e300])
 @for_each("Delta", [0.0, 0.1])
-def test_voters_of_an_epsilon_that_overflows_are_hardly_private(epsilon: float, Delta: float) -> None:
+def test_voters_with_an_epsilon_that_overflows_are_almost_not_private(epsilon: float, Delta: float) -> None:
     problem = Problem(3, Privacy(epsilon, Delta), Privacy(0.5))
     with pytest.raises(NotPrivate):
         verify(problem, [1.0] * 4, arithmetic="ball")

@@ -1,4 +1,4 @@
-"""Means over the few voters off their ends, and the bounds on them, against exact sums."""
+"""Means over the few voters away from the ends, and their bounds, against exact sums."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACES = [
 
 
 def rough(n: int, many: int = 3) -> Array:
-    """Return rows that jump: smooth ones would hide an index that is off by one."""
+    """Return rough rows: smooth ones would hide an off-by-one error."""
     return np.random.default_rng(n).choice([-1.0, -0.3, 0.0, 0.25, 1.0], (many, n + 1))
 
 
@@ -54,8 +54,8 @@ def test_the_masses_of_a_binomial(trials: int, Delta: float) -> None:
 
 
 @for_each("Delta", [0.6, 0.99, 1 - 1e-6, 1 - 1e-9, 1 - 2.0**-53])
-def test_the_masses_of_a_binomial_that_nearly_everybody_is_in(Delta: float) -> None:
-    trials = np.array([0, 1, 2, 40, 64])  # (1 - Delta)^64 is no double any more
+def test_the_masses_of_a_binomial_with_probability_near_1(Delta: float) -> None:
+    trials = np.array([0, 1, 2, 40, 64])  # (1 - Delta)^64 underflows
     mass = binomial(trials, Delta, 64)
     assert mass.shape == (65, 5)
     for column, many in zip(mass.T, trials.tolist(), strict=True):
@@ -78,7 +78,7 @@ def test_means_and_their_bounds(n: int, Delta: float) -> None:
             assert abs(Fraction(means[row]) - true) <= error
             assert abs(Fraction(far[row]) - bound) <= error
             assert far[row] >= true - Fraction(error)
-            assert near[row] >= bound - 2 * Fraction(error)  # whatever is reached there is reached here
+            assert near[row] >= bound - 2 * Fraction(error)  # all values reached there are reached here
             assert far[row] <= near[row] + 2 * error
             table = expected_all(A[row], N, plus, minus, Delta, n)
             assert table.shape == (plus + 1, minus + 1)
@@ -87,7 +87,7 @@ def test_means_and_their_bounds(n: int, Delta: float) -> None:
 
 
 @for_each(("n", "trials"), [(0, 0), (1, 1), (6, 3), (6, 6)])
-def test_what_is_reached_within_a_distance(n: int, trials: int) -> None:
+def test_values_within_a_distance(n: int, trials: int) -> None:
     A = rough(n)
     bound = bound_by_distance(A, trials, 0.3)
     for row, N in itertools.product(range(3), range(n + 1)):
@@ -95,8 +95,8 @@ def test_what_is_reached_within_a_distance(n: int, trials: int) -> None:
         assert bound[row, N] == pytest.approx(float(value), abs=1e-14)
 
 
-def test_bounds_are_tight_where_rows_are_flat() -> None:
-    """A jump some ten places away counts as little as it is reached."""
+def test_bounds_are_tight_for_flat_rows() -> None:
+    """A jump ten places away counts by the small probability of reaching it."""
     A = np.zeros((1, 41))
     A[0, 30:] = 1.0
     zero = np.array([0])
@@ -110,8 +110,8 @@ def test_bounds_are_tight_where_rows_are_flat() -> None:
 
 
 @for_each("mean", [0.0, 1e-9, 3.5, 499.9, 500.1, 711.9, 720.9, 4000.0, 90_000.0])
-def test_terms_enough_for_any_mean(mean: float) -> None:
-    """T is at least as large as it must be, and not much larger, where mean^k/k! overflows every double."""
+def test_the_number_of_terms_suffices_for_any_mean(mean: float) -> None:
+    """T is sufficient and not much larger, also if mean^k/k! overflows."""
     terms = terms_of(mean)
     log_tail = (terms + 1) * log(mean) - lgamma(terms + 2) if mean else -inf
     assert log_tail <= log(TAIL) * (1 - 1e-9)

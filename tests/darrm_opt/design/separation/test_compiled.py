@@ -1,4 +1,4 @@
-"""The compiled search: the same as the NumPy searches, as enumeration, as exact arithmetic, with any number of threads."""
+"""The compiled search: equal to NumPy, enumeration and exact arithmetic, with any number of threads."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ SETTLE: tuple[Settle, ...] = ("always", "until a cut", "never")
 
 
 def equal(one: WorstCase, other: WorstCase) -> bool:
-    """Whether two searches found the same, bit by bit."""
+    """Return whether two results are equal bit for bit."""
     return (one.bound, one.value, one.method, one.error) == (other.bound, other.value, other.method, other.error) and (
         np.array_equal(one.counts, other.counts) and np.array_equal(one.cuts, other.cuts)
     )
 
 
-# ------------------------------------------------------------------------------- the same as NumPy, as enumeration
+# ------------------------------------------------------------------------------- against NumPy and enumeration
 
 
 @WITH_KERNEL
 @for_each("seed", range(12))
-def test_without_Delta_the_paths_agree_bit_by_bit(seed: int) -> None:
+def test_at_Delta_0_both_paths_agree_bit_for_bit(seed: int) -> None:
     rng = np.random.default_rng((seed, 22))
     K = int(rng.integers(2, 40))
     constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3), Privacy(0.7, 0.01), int(rng.integers(1, K + 1))))
@@ -71,7 +71,7 @@ def test_without_Delta_the_paths_agree_bit_by_bit(seed: int) -> None:
 
 @contextmanager
 def without(*limits: str) -> Iterator[None]:
-    """Set limits of the kernel's search to 0, in the tables that it reads."""
+    """Set limits of the compiled search to 0, in the tables that it reads."""
     with pytest.MonkeyPatch.context() as patched:
         for name in limits:
             patched.setattr(compiled, name, 0)
@@ -85,8 +85,8 @@ def without(*limits: str) -> Iterator[None]:
 @WITH_KERNEL
 @for_each("limits", [(), ("MAX_TABLE_ENTRIES",), ("MAX_EVALUATED_MEAN",), ("MAX_PASSED_ENTRIES",)])
 @for_each(("K", "affected"), [(8, affected) for affected in range(1, 9)] + [(9, 9), (9, 4)])
-def test_each_way_to_search_a_row_completely(K: int, affected: int, limits: tuple[str, ...]) -> None:
-    """Bounds for each share of the budget of moving voters, or one for all; whole rows, passes, or single skeletons."""
+def test_every_method_of_complete_search_of_a_row(K: int, affected: int, limits: tuple[str, ...]) -> None:
+    """Bounds for each number of moving voters, or one for all; whole rows, passes, or single skeletons."""
     for Delta, seed in itertools.product((0.01, 0.1, 0.35, 0.7), range(2)):
         problem = Problem(K, Privacy(0.05 + seed, Delta), Privacy(0.7, Delta / 2), affected)
         noise, constraint = uneven(np.random.default_rng((seed, affected)), K), PrivacyConstraint.of(problem)
@@ -107,7 +107,7 @@ def test_each_way_to_search_a_row_completely(K: int, affected: int, limits: tupl
 
 @WITH_KERNEL
 @for_each(("above", "method"), [(0.0, "first-order"), (2.0, "complete")])
-def test_rows_that_nothing_can_search_are_charged_at_their_bound(above: float, method: str) -> None:
+def test_rows_that_are_not_searched_are_charged_at_their_bound(above: float, method: str) -> None:
     problem = Problem(8, Privacy(0.2, 0.1), Privacy(0.7, 0.05))
     constraint, noise = PrivacyConstraint.of(problem), uneven(np.random.default_rng(3), 8)
     true = enumerated_worst_case(noise, problem)
@@ -118,7 +118,7 @@ def test_rows_that_nothing_can_search_are_charged_at_their_bound(above: float, m
 
 
 @WITH_KERNEL
-def test_what_the_library_reads_stays_while_other_threads_empty_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_of_the_library_survive_while_other_threads_clear_the_caches(monkeypatch: pytest.MonkeyPatch) -> None:
     constraint = PrivacyConstraint.of(Problem(9, Privacy(0.2, 0.1), Privacy(0.7, 0.05)))
     noise, made = uneven(np.random.default_rng(3), 9), compiled._binomials.__wrapped__
     true, loaded = worst_case(noise, constraint), library.kernel()
@@ -147,7 +147,7 @@ def test_what_the_library_reads_stays_while_other_threads_empty_the_caches(monke
 
 @WITH_KERNEL
 @for_each("Delta", [0.0, 1e-5, 0.02, 0.2])
-def test_a_certificate_of_either_path_verifies_by_the_other(Delta: float) -> None:
+def test_a_certificate_of_one_path_is_verified_by_the_other(Delta: float) -> None:
     problem = Problem(15, Privacy(0.2, Delta), Privacy(0.6, Delta / 2))
     answers = {}
     for path in ("c", "numpy"):
@@ -221,7 +221,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
-"""Searches of an hour and more, and the signal of ctrl-C after half a second."""
+"""A search of more than an hour, and SIGINT after half a second."""
 
 
 @WITH_KERNEL
@@ -274,7 +274,7 @@ def test_tables_are_those_of_the_numpy_search(r: int, Delta: float) -> None:
 @for_each("Delta", [0.0, 1e-4, 0.3])
 @for_each(("K", "affected"), [(1, 1), (2, 2), (11, 11), (12, 5), (200, 200)])
 def test_rows_are_those_of_numpy(K: int, affected: int, Delta: float) -> None:
-    """Voter by voter, bit by bit."""
+    """Voter by voter, bit for bit."""
     constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3, Delta), Privacy(0.9, Delta / 2), affected))
     counts = binding_family(constraint)
     if K < 12:
@@ -292,7 +292,7 @@ def test_rows_are_those_of_numpy(K: int, affected: int, Delta: float) -> None:
 @for_each("Delta", [0.0, 1e-5, 0.1])
 @for_each("epsilon", [0.01, 0.3, 30.0, math.inf])
 def test_rows_of_many_voters(Delta: float, epsilon: float) -> None:
-    """As convolutions of binomials, within rounding of what is made voter by voter."""
+    """As convolutions of binomials, equal to those voter by voter up to rounding."""
     constraint = PrivacyConstraint.of(Problem(301, Privacy(epsilon, Delta), Privacy(0.9, Delta / 2)))
     counts = np.random.default_rng(1).multinomial(
         301, np.full(len(constraint.corners.labels), 1 / 8 if Delta else 1 / 4), 20
@@ -307,8 +307,8 @@ def test_rows_of_many_voters(Delta: float, epsilon: float) -> None:
 # ----------------------------------------------------------------------------------------------- with and without
 
 
-def test_without_the_library_numpy_searches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Not built, for another machine, or of another version: none of it stops anybody."""
+def test_without_the_library_numpy_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """If the library is not built, for another machine, or of another version."""
     problem = Problem(9, Privacy(0.3, 0.01), Privacy(0.6, 0.005))
     noise, constraint = uneven(np.random.default_rng(2), 9), PrivacyConstraint.of(problem)
     before = worst_case(noise, constraint)
@@ -333,7 +333,7 @@ def test_without_the_library_numpy_searches(monkeypatch: pytest.MonkeyPatch, tmp
 
 @WITH_KERNEL
 def test_a_library_of_another_source_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """One byte of the source changes, say a field of a structure, and nobody compiles it."""
+    """One byte of the source changed and it was not compiled again."""
     for source in Path(library.SOURCES).glob("*.[ch]"):
         changed = source.read_bytes()
         tmp_path.joinpath(source.name).write_bytes(
@@ -344,14 +344,14 @@ def test_a_library_of_another_source_is_not_used(monkeypatch: pytest.MonkeyPatch
     library.kernel.cache_clear()
     with pytest.warns(RuntimeWarning, match="make setup"):
         assert library.kernel() is None
-    assert library.kernel() is None  # once: a warning is an error here
+    assert library.kernel() is None  # once: in tests a warning is an error
     monkeypatch.setenv("DARRM_KERNEL", "numpy")
     library.kernel.cache_clear()
     assert library.kernel() is None
     library.kernel.cache_clear()
 
 
-def test_what_DARRM_KERNEL_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_DARRM_KERNEL_selects_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_KERNEL", "fortran")
     library.kernel.cache_clear()
     with refused("DARRM_KERNEL", "'fortran'"):
@@ -363,7 +363,7 @@ def test_what_DARRM_KERNEL_may_say(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="there is no GCC")
 @for_each("flag", ["", "-ffast-math", "-funsafe-math-optimizations", "-fassociative-math", "-freciprocal-math"])
-def test_flags_that_void_the_rounding_bounds_are_refused(flag: str) -> None:
+def test_compiler_flags_that_invalidate_the_rounding_bounds_are_refused(flag: str) -> None:
     sources = sorted(map(str, Path(library.SOURCES).glob("*.c")))
     others = ("-std=c11", "-O3", "-fno-trapping-math", "-fno-signed-zeros", "-DSOURCE_CHECKSUM=0u", "-fsyntax-only")
     command = ["gcc", *filter(None, [flag]), *others, *sources]

@@ -1,4 +1,4 @@
-"""Which kind the voters near an end prefer to first order, against all multisets and fractions."""
+"""The best kind of the voters near an end to first order: against all multisets and fractions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def linear(split: Split, slopes: list[float]) -> float:
 
 
 @for_each("n", [0, 1, 2, 5])
-def test_a_slope_is_what_one_voter_more_adds(n: int) -> None:
+def test_a_slope_is_the_gain_of_one_more_voter(n: int) -> None:
     at = skeletons(1, n, n)
     q, Delta = Fraction(3, 8), Fraction(1, 16)
     slopes = Slopes.of(at, float(q))
@@ -69,7 +69,7 @@ def test_a_slope_is_what_one_voter_more_adds(n: int) -> None:
 
 
 @for_each(("n", "moving"), [(0, 0), (1, 0), (1, 1), (2, 1), (2, 2), (5, 0), (5, 1), (5, 2), (5, 3), (5, 5)])
-def test_the_gain_is_that_of_the_best_split(n: int, moving: int) -> None:
+def test_the_gain_is_that_of_the_best_allocation(n: int, moving: int) -> None:
     for seed in range(4):
         at = skeletons(seed, n, moving)
         slopes = Slopes.of(at, 0.8)
@@ -79,7 +79,7 @@ def test_the_gain_is_that_of_the_best_split(n: int, moving: int) -> None:
 
 
 def perturbed(slopes: list[float], q: float, e: float) -> list[list[float]]:
-    """Return the slopes with their errors at their limits: q·e for the kinds that p sees, e for the others."""
+    """Return the slopes with their largest errors: q·e for the kinds that move p, e for the others."""
     errors = (q * e, e, q * e, e)
     return [
         [slope + sign * error for slope, sign, error in zip(slopes, signs, errors, strict=True)]
@@ -89,7 +89,7 @@ def perturbed(slopes: list[float], q: float, e: float) -> list[list[float]]:
 
 @for_each("e", [0.0, 0.05, 1.0])
 @for_each(("n", "moving"), [(0, 0), (1, 0), (1, 1), (2, 1), (4, 4), (4, 3), (4, 1)])
-def test_a_choice_loses_no_more_than_it_says(n: int, moving: int, e: float) -> None:
+def test_a_choice_loses_at_most_its_stated_loss(n: int, moving: int, e: float) -> None:
     q = 0.8
     for seed in range(3):
         at = skeletons(seed, n, moving)
@@ -106,13 +106,13 @@ def test_a_choice_loses_no_more_than_it_says(n: int, moving: int, e: float) -> N
             possible = perturbed(slopes_here, q, e)
             loss = max(max(linear(split, true) for split in every) - linear(mine, true) for true in possible)
             assert choice.overlap[k] >= loss - 1e-12
-            assert choice.overlap[k] == pytest.approx(promised(slopes_here, possible, (n0, n1, moving)), abs=1e-12)
+            assert choice.overlap[k] == pytest.approx(stated_loss(slopes_here, possible, (n0, n1, moving)), abs=1e-12)
             if moving == n:
-                assert choice.overlap[k] == pytest.approx(loss, abs=1e-12)  # nothing is given away
+                assert choice.overlap[k] == pytest.approx(loss, abs=1e-12)  # the bound is tight
 
 
-def promised(slopes: list[float], possible: list[list[float]], ends: tuple[int, int, int]) -> float:
-    """Return the loss by exchanges: at each end its best rival for every voter, then from end to end where it binds."""
+def stated_loss(slopes: list[float], possible: list[list[float]], ends: tuple[int, int, int]) -> float:
+    """Return the loss by exchanges: at each end to the best rival of each voter, then between ends if necessary."""
     n0, n1, moving = ends
     total, best = 0.0, []
     for end, many in ((0, n0), (2, n1)):

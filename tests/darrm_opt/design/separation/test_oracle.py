@@ -1,4 +1,4 @@
-"""Every search for the worst corner multiset, against evaluating all of them."""
+"""Every search for the worst corner multiset against enumeration."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def check_found(
     level = constraint.limit - ERRORS_BELOW_LIMIT * charged if above is None else above
     fuzz = 4 * error + 1e-15
 
-    assert found.bound >= true.value - fuzz  # a bound is a bound, whatever was left out
+    assert found.bound >= true.value - fuzz  # a bound holds whatever was omitted
     assert found.value <= true.value + fuzz
     assert abs(constraint.values(noise.signed, found.counts[np.newaxis])[0] - found.value) <= fuzz
     if settle == "always" or found.method != "first-order":
         assert found.method in ("complete", "monotone")
-        assert found.bound <= max(true.value, level) + 2 * fuzz  # and no looser than requested
+        assert found.bound <= max(true.value, level) + 2 * fuzz  # and is no looser than requested
         if true.value > level + fuzz:
             assert abs(found.value - true.value) <= fuzz
             assert len(found.cuts) > 0 or most == 0
@@ -127,11 +127,11 @@ def levels(problem: Problem, worst: float) -> list[float | None]:
 
 
 @for_each("seed", range(30))
-def test_few_voters(seed: int) -> None:
+def test_few_voters_agree_with_enumeration(seed: int) -> None:
     rng = np.random.default_rng((seed, 1))
     problem = random_case(rng, (1, 2, 3, 4, 5, 6, 7, 8, 9), largest_Delta=(0.3, 0.9)[seed % 2]).problem
     noise = uneven(rng, problem.K)
-    if seed % 3 == 0:  # as a solver's answers are: many multisets at the limit
+    if seed % 3 == 0:  # like solutions, with many multisets at the limit
         noise, _ = certify(problem, noise)
     true = enumerated_worst_case(noise, problem)
     for above in levels(problem, true.value):
@@ -141,7 +141,7 @@ def test_few_voters(seed: int) -> None:
 
 @for_each("Delta", [1e-12, 1e-3, 0.3])
 @for_each(("K", "affected"), [(6, r) for r in range(1, 7)] + [(8, 5), (9, 9), (11, 2)])
-def test_every_number_of_affected_voters(K: int, affected: int, Delta: float) -> None:
+def test_any_number_of_affected_voters_agrees_with_enumeration(K: int, affected: int, Delta: float) -> None:
     rng = np.random.default_rng((K, affected))
     problem = Problem(K, Privacy(0.4, Delta), Privacy(0.9, min(0.4, 2 * Delta)), affected)
     noise = uneven(rng, K)
@@ -154,7 +154,7 @@ def test_every_number_of_affected_voters(K: int, affected: int, Delta: float) ->
 @pytest.mark.parametrize(
     ("K", "Delta"), [(10, 0.3), (11, 1e-5), (11, 0.1), (61, 0.0), pytest.param(15, 0.1, marks=pytest.mark.slow)]
 )
-def test_as_many_voters_as_can_be_enumerated(K: int, Delta: float) -> None:
+def test_the_most_voters_that_can_be_enumerated_agree(K: int, Delta: float) -> None:
     problem = Problem(K, Privacy(0.3, Delta), Privacy(1.2, Delta / 2))
     noise = uneven(np.random.default_rng(K), K)
     true = enumerated_worst_case(noise, problem)
@@ -164,7 +164,7 @@ def test_as_many_voters_as_can_be_enumerated(K: int, Delta: float) -> None:
 
 @for_each("epsilon", [1e-4, 0.3, 4.0, math.inf])
 @for_each(("K", "affected"), [(12, 12), (21, 4), (30, 30), (33, 1), (40, 40)])
-def test_many_voters_without_Delta(K: int, affected: int, epsilon: float) -> None:
+def test_many_voters_at_Delta_0_agree_with_enumeration(K: int, affected: int, epsilon: float) -> None:
     rng = np.random.default_rng((K, affected))
     problem = Problem(K, Privacy(epsilon), Privacy(min(20.0, 3 * epsilon), 0.01), affected)
     for _ in range(2):
@@ -175,7 +175,7 @@ def test_many_voters_without_Delta(K: int, affected: int, epsilon: float) -> Non
 
 
 @given(st.data())
-def test_drawn_noise_functions(data: st.DataObject) -> None:
+def test_generated_noise_functions_agree_with_enumeration(data: st.DataObject) -> None:
     K = data.draw(st.integers(1, 7))
     Delta = data.draw(st.sampled_from([0.0, 1e-9, 1e-3, 0.2]))
     problem = Problem(K, Privacy(data.draw(st.floats(1e-3, 3)), Delta), Privacy(data.draw(st.floats(0, 9)), Delta))
@@ -190,8 +190,8 @@ def test_drawn_noise_functions(data: st.DataObject) -> None:
 
 
 @for_each("seed", range(24))
-def test_bounds_and_values_in_exact_arithmetic(seed: int) -> None:
-    """The bound covers φ at every multiset that either path knows; the value is attained."""
+def test_bounds_and_values_hold_in_exact_arithmetic(seed: int) -> None:
+    """The bound covers φ at the multisets found by any path; the value is attained."""
     rng = np.random.default_rng((seed, 2))
     problem = random_case(rng).problem
     noise, voters = uneven(rng, problem.K), Voters.of(problem.strictest)
@@ -205,8 +205,8 @@ def test_bounds_and_values_in_exact_arithmetic(seed: int) -> None:
 
 @for_each("epsilon", [0.5, math.inf])
 @for_each(("K", "affected"), [(1, 1), (5, 5), (6, 4)])
-def test_without_Delta_the_worst_of_every_layer_row_is_found(K: int, affected: int, epsilon: float) -> None:
-    """Both sides of the mirror: one multiset for each (nx, ny), the worst of those."""
+def test_at_Delta_0_the_worst_of_every_layer_row_is_found(K: int, affected: int, epsilon: float) -> None:
+    """With mirror images: the worst multiset for each (nx, ny)."""
     problem = Problem(K, Privacy(epsilon), Privacy(0.9), affected)
     constraint = PrivacyConstraint.of(problem)
     everything = np.concatenate([*ConstraintGenerator(problem).blocks()])
@@ -220,7 +220,7 @@ def test_without_Delta_the_worst_of_every_layer_row_is_found(K: int, affected: i
         here, all_values = constraint.values(noise.signed, found), constraint.values(noise.signed, everything)
         for nx, ny in {(int(row[XY]), int(row[YX])) for row in everything}:
             mine = here[(found[:, XY] == nx) & (found[:, YX] == ny)]
-            assert len(mine) in (1, 2)  # two where nx = ny, if the mirrored multiset is another one
+            assert len(mine) in (1, 2)  # two if nx = ny and the mirror image differs
             assert mine.max() == pytest.approx(all_values[(everything[:, XY] == nx) & (everything[:, YX] == ny)].max())
 
 
@@ -230,7 +230,7 @@ def test_without_Delta_the_worst_of_every_layer_row_is_found(K: int, affected: i
 @for_each("Delta", [1e-3, 0.2])
 @for_each(("K", "affected"), [(1, 1), (5, 5), (5, 3), (6, 1), (3, 2)])
 def test_the_worst_of_every_skeleton_is_found(K: int, affected: int, Delta: float) -> None:
-    """One multiset for each (nx, ny, n₁) of the rows searched, the worst of those."""
+    """The worst multiset for each (nx, ny, n₁) of the rows."""
     problem = Problem(K, Privacy(0.3, Delta), Privacy(0.9, 0.0), affected)
     constraint = PrivacyConstraint.of(problem)
     everything = np.concatenate([*ConstraintGenerator(problem).blocks()])
@@ -262,7 +262,7 @@ def test_the_worst_of_every_skeleton_is_found(K: int, affected: int, Delta: floa
 
 
 @pytest.mark.parametrize(("entries", "rows"), [(27, 1), (53, 1), (54, 2), (26, 1)])
-def test_rows_in_parts_are_searched_alike(monkeypatch: pytest.MonkeyPatch, entries: int, rows: int) -> None:
+def test_rows_in_parts_give_the_same_result(monkeypatch: pytest.MonkeyPatch, entries: int, rows: int) -> None:
     constraint = PrivacyConstraint.of(Problem(9, Privacy(0.3, 0.1), Privacy(0.9, 0.0)))
     noise = uneven(np.random.default_rng(4), 9)
     whole, in_parts = Collector(above=0.1, most=50), Collector(above=0.1, most=50)
@@ -279,13 +279,13 @@ def test_rows_in_parts_are_searched_alike(monkeypatch: pytest.MonkeyPatch, entri
     monkeypatch.setattr(separable, "_near_end_table", kept)
     monkeypatch.setattr(separable, "MAX_TABLE_ENTRIES", entries)
     search_separable(Rows(layer, nx, s - nx), constraint, in_parts)
-    assert [table.shape for table in tables] == (4 // rows) * [(rows, 3, 3, 3)]  # two voters, both of whom may move
+    assert [table.shape for table in tables] == (4 // rows) * [(rows, 3, 3, 3)]  # two voters, both may move
     one, other = whole.result(0.0, "complete"), in_parts.result(0.0, "complete")
     assert one.value == other.value
     assert np.array_equal(one.cuts, other.cuts)
 
 
-def test_no_rows_no_search_and_no_time_no_answer() -> None:
+def test_no_rows_have_no_result_and_a_passed_deadline_raises() -> None:
     constraint, rows = PrivacyConstraint.of(Problem(9, Privacy(0.3, 0.1), Privacy(0.9, 0.0))), np.zeros((1, 3))
     nobody = Collector()
     search_separable(Rows(rows[:0], np.arange(0), np.arange(0)), constraint, nobody)
@@ -297,7 +297,7 @@ def test_no_rows_no_search_and_no_time_no_answer() -> None:
 
 
 @for_each("seed", range(40))
-def test_separable_is_the_enumeration(seed: int) -> None:
+def test_the_separable_search_agrees_with_enumeration(seed: int) -> None:
     rng = np.random.default_rng((seed, 3))
     problem = random_case(rng, (1, 2, 3, 4, 5, 6, 7, 8, 9)).problem
     if problem.voter.delta == 0:
@@ -311,10 +311,8 @@ def test_separable_is_the_enumeration(seed: int) -> None:
 
 
 @pytest.mark.parametrize(("K", "affected"), [(1, 1), (4, 4), (5, 3)])
-def test_the_separable_search_sees_both_sides_of_the_mirror(
-    monkeypatch: pytest.MonkeyPatch, K: int, affected: int
-) -> None:
-    """More voters at (y, x) than at (x, y) are hardly ever the worst, so that no answer tells whether they were seen."""
+def test_the_separable_search_includes_mirror_images(monkeypatch: pytest.MonkeyPatch, K: int, affected: int) -> None:
+    """More voters at (y, x) than at (x, y) are rarely the worst case, so results do not show whether they were searched."""
     seen = {}
 
     def kept(rows: Rows, *_: object) -> None:
@@ -338,7 +336,7 @@ def test_the_separable_search_sees_both_sides_of_the_mirror(
 
 @for_each("Delta", [1e-7, 1e-4, 0.02, 0.2, 0.6])
 @for_each(("K", "affected"), [(15, 15), (16, 9), (21, 2), (22, 6)])
-def test_every_path_is_the_separable_search(K: int, affected: int, Delta: float) -> None:
+def test_every_path_agrees_with_the_separable_search(K: int, affected: int, Delta: float) -> None:
     problem = Problem(K, Privacy(0.2, Delta), Privacy(0.7, Delta / 2), affected)
     constraint, noise = PrivacyConstraint.of(problem), uneven(np.random.default_rng((K, affected, 4)), K)
     true = separable_worst_case(noise, constraint)
@@ -348,8 +346,8 @@ def test_every_path_is_the_separable_search(K: int, affected: int, Delta: float)
             check_found(found, noise, problem, true=true, **options)
 
 
-def test_a_search_settles_what_is_open_unless_told_not_to() -> None:
-    """Without settling, a remainder stays open somewhere: the method says so, and the bound covers it."""
+def test_a_search_settles_the_remainder_by_default() -> None:
+    """Without settling, the method states the open remainder, and the bound covers it."""
     methods = set()
     for seed in range(12):
         rng = np.random.default_rng((seed, 5))
@@ -367,7 +365,7 @@ def test_a_search_settles_what_is_open_unless_told_not_to() -> None:
 
 
 @for_each("seed", range(30))
-def test_a_monotone_noise_function_needs_a_small_set_only(seed: int) -> None:
+def test_a_small_set_suffices_for_a_monotone_noise_function(seed: int) -> None:
     rng = np.random.default_rng((seed, 6))
     problem = random_case(rng, (1, 2, 3, 5, 6, 8, 9)).problem
     noise = random_noise(rng, problem.K, str(rng.choice(["monotone", "majority", "smooth"])))
@@ -379,9 +377,7 @@ def test_a_monotone_noise_function_needs_a_small_set_only(seed: int) -> None:
 
 @for_each("Delta", [0.0, 1e-6, 1e-3])
 @for_each(("K", "affected"), [(61, 61), (64, 20)])
-def test_the_general_searches_agree_with_the_small_set_where_no_enumeration_reaches(
-    K: int, affected: int, Delta: float
-) -> None:
+def test_the_general_searches_agree_with_the_small_set_beyond_enumeration(K: int, affected: int, Delta: float) -> None:
     problem = Problem(K, Privacy(0.1, Delta), Privacy(0.7, Delta), affected)
     constraint = PrivacyConstraint.of(problem)
     for kind in ("monotone", "smooth", "majority"):
@@ -398,20 +394,20 @@ def test_the_general_searches_agree_with_the_small_set_where_no_enumeration_reac
         assert max(collector.value, collector.left_out) <= small.value + fuzz
 
 
-def test_is_monotone_looks_away_from_the_middle() -> None:
+def test_is_monotone_ignores_the_tie() -> None:
     assert NoiseFunction([1.0, 0.5, 0.5, 1.0]).is_monotone
-    assert NoiseFunction([1.0, 1.0, 0.9, 1.0, 1.0]).is_monotone  # a tie is a coin, whatever γ(K/2)
+    assert NoiseFunction([1.0, 1.0, 0.9, 1.0, 1.0]).is_monotone  # a tie is a fair coin for any γ(K/2)
     assert not NoiseFunction([0.4, 0.5, 0.5, 0.4]).is_monotone
     assert not NoiseFunction([1.0, math.nextafter(1, 0), 1.0, 1.0, math.nextafter(1, 0), 1.0]).is_monotone
 
 
-# ------------------------------------------------------------------------------------------- near faces, and stored
+# ------------------------------------------------------------------------------------------- near faces, stored layers
 
 
 @for_each("Delta", [0.0, 1e-6, 1e-2, 0.2, 0.6])
 @for_each(("K", "affected"), [(8, 8), (9, 6), (15, 15), (22, 9), (30, 30), (31, 12)])
-def test_cuts_near_faces_are_cuts(K: int, affected: int, Delta: float) -> None:
-    """Every cut is above the level; the kernel finds as much as NumPy, and the worst of the faces if the worst is there."""
+def test_cuts_near_faces_are_violated(K: int, affected: int, Delta: float) -> None:
+    """Every cut exceeds the level; both paths find the same worst case, also near the faces."""
     problem = Problem(K, Privacy(0.2, Delta), Privacy(0.6, Delta / 2), affected)
     constraint, noise = PrivacyConstraint.of(problem), uneven(np.random.default_rng((0, K)), K)
     fine = worst_case(noise, constraint, above=-math.inf)
@@ -433,7 +429,7 @@ def test_cuts_near_faces_are_cuts(K: int, affected: int, Delta: float) -> None:
 
 
 @pytest.mark.parametrize("Delta", [0.0, 1e-3])
-def test_layers_at_hand_change_nothing(Delta: float) -> None:
+def test_stored_layers_do_not_change_the_result(Delta: float) -> None:
     problem = Problem(12, Privacy(0.3, Delta), Privacy(0.6, Delta))
     constraint, noise = PrivacyConstraint.of(problem), uneven(np.random.default_rng(1), 12)
     kept = stored_layers(noise.signed, constraint.corners.x, constraint.corners.y, 12)
@@ -444,7 +440,7 @@ def test_layers_at_hand_change_nothing(Delta: float) -> None:
 
 @for_each("Delta", [0.0, 1e-3, 0.2])
 @for_each("flat", [False, True])
-def test_a_search_gives_up_at_its_deadline(Delta: float, flat: bool) -> None:
+def test_a_search_stops_at_its_deadline(Delta: float, flat: bool) -> None:
     constraint = PrivacyConstraint.of(Problem(12, Privacy(0.3, Delta), Privacy(0.6, Delta)))
     noise = NoiseFunction(np.full(13, 0.1)) if flat else uneven(np.random.default_rng(1), 12)
     for path in PATHS:
@@ -452,12 +448,12 @@ def test_a_search_gives_up_at_its_deadline(Delta: float, flat: bool) -> None:
             worst_case(noise, constraint, deadline=time.perf_counter() - 1)
 
 
-# ------------------------------------------------------------------------------------------ what is charged
+# ------------------------------------------------------------------------------------------ charges for rounding
 
 
 @for_each("Delta", [0.0, 1e-3, 0.3])
 @for_each("affected", [9, 4])
-def test_what_a_search_charges_for_rounding(Delta: float, affected: int) -> None:
+def test_the_charge_of_a_search_for_rounding(Delta: float, affected: int) -> None:
     problem = Problem(9, Privacy(0.3, Delta), Privacy(0.6, Delta / 2), affected)
     constraint, noise = (
         PrivacyConstraint.of(problem),
@@ -469,14 +465,14 @@ def test_what_a_search_charges_for_rounding(Delta: float, affected: int) -> None
     assert (found.bound, found.method) == (found.value + error, "complete")
     if Delta == 0:
         near = worst_case_near_faces(noise, constraint, above=-math.inf, most=0)
-        assert near.bound == near.value  # no proof, and no error charged
+        assert near.bound == near.value  # no proof, so no error is charged
 
 
 @for_each(("epsilon", "Delta"), [(0.3, 0.0), (0.3, 1e-6), (0.3, 1e-3), (0.3, 0.3), (1e-4, 0.0)])
-def test_what_a_monotone_search_charges_for_rounding(epsilon: float, Delta: float) -> None:
-    """Besides the blossom's error: r convolution steps and the sums of T + 1 products, and two tails that are cut off.
+def test_the_charge_of_a_monotone_search_for_rounding(epsilon: float, Delta: float) -> None:
+    """In addition to the error of the blossom: r convolution steps, sums of T + 1 products, and two truncated tails.
 
-    Near ε = 0, where φ is small, even the tails show in the bound.
+    Near ε = 0, where φ is small, even the tails are visible in the bound.
     """
     target = Privacy(0.6 if epsilon > 0.1 else 0.0, Delta / 2)
     constraint = PrivacyConstraint.of(Problem(9, Privacy(epsilon, Delta), target, 7))
@@ -488,7 +484,7 @@ def test_what_a_monotone_search_charges_for_rounding(epsilon: float, Delta: floa
 
 
 @pytest.mark.parametrize("Delta", [0.0, 1e-3, 0.3])
-def test_what_is_private_by_more_than_rounding_is_proved_so(Delta: float) -> None:
+def test_a_margin_larger_than_rounding_is_proved(Delta: float) -> None:
     problem = Problem(9, Privacy(0.3, Delta), Privacy(0.6, Delta / 2))
     constraint, noise = (
         PrivacyConstraint.of(problem),
@@ -496,7 +492,7 @@ def test_what_is_private_by_more_than_rounding_is_proved_so(Delta: float) -> Non
     )
     worst = worst_case(noise, constraint)
     assert worst.value > constraint.limit
-    assert worst.cuts.shape[0] == 0  # none asked for
+    assert worst.cuts.shape[0] == 0  # none requested
     error = worst_case(noise, constraint, above=-math.inf).bound - worst.value
     scale = (constraint.limit - 1.5 * error) / worst.value
     found = worst_case(NoiseFunction(noise.values * scale), constraint)
@@ -504,7 +500,7 @@ def test_what_is_private_by_more_than_rounding_is_proved_so(Delta: float) -> Non
     assert found.method == "complete"
 
 
-# ------------------------------------------------------------------------------------------ what a search keeps
+# ------------------------------------------------------------------------------------------ collected cuts
 
 
 def test_a_collector_keeps_the_worst_of_many() -> None:
@@ -530,10 +526,10 @@ def test_a_collector_keeps_a_cut_once_and_equal_ones_by_their_counts() -> None:
     collector.offer(np.array([0.7]), several[:1])
     cuts = collector.result(0.0, "complete").cuts
     assert cuts.tolist() == [[2, 1], [3, 0], [1, 9], [2, 300]]
-    assert cuts.flags.writeable  # what is read-only counts as a family of rows that is asked for again (`cached_rows`)
+    assert cuts.flags.writeable  # a read-only array counts as a family of rows that is reused (`cached_rows`)
 
 
-def test_what_was_left_out_is_in_the_bound() -> None:
+def test_omitted_multisets_are_in_the_bound() -> None:
     collector = Collector()
     collector.offer(np.array([0.1]), np.zeros((1, 4), dtype=np.int64))
     collector.leave_out(0.4)
@@ -543,6 +539,6 @@ def test_what_was_left_out_is_in_the_bound() -> None:
 
 
 @for_each("case", [random_case(np.random.default_rng((seed, 7))) for seed in range(25)])
-def test_noise_of_nothing_is_worth_nothing(case: ProblemCase) -> None:
+def test_the_worst_case_of_pure_noise_is_0(case: ProblemCase) -> None:
     found = worst_case(NoiseFunction(np.zeros(case.K + 1)), PrivacyConstraint.of(case.problem))
     assert found.value == found.bound == 0.0 or found.bound == PrivacyConstraint.of(case.problem).limit

@@ -1,4 +1,4 @@
-"""The sieves of the pruned search, and complete search, against formulas a skeleton at a time and all multisets."""
+"""The sieves of the pruned search, and the complete search, against formulas per skeleton and all multisets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def constraint_of(Delta: float, K: int = 8, affected: int | None = None) -> Priv
 
 
 def suspects_of(A: Array, q: float, fuzz: float) -> pruned._OpenRows:
-    """Return rows under suspicion, with the bound on their second differences."""
+    """Return suspect rows, with the bound on their second differences."""
     rows = Rows(A, np.arange(len(A)), len(A) - 1 - np.arange(len(A)))
     bend = np.abs(np.diff(A, 2, axis=1)).max(axis=1, initial=0.0) + 4 * fuzz
     return pruned._OpenRows(rows, at_ends(A, q), bend)
@@ -52,12 +52,12 @@ def suspects_of(A: Array, q: float, fuzz: float) -> pruned._OpenRows:
 def search_of(
     Delta: float, n: int, moving: int, *, above: float, most: int = 0, fuzz: float = 0.0, settle: Settle = "always"
 ) -> pruned._Search:
-    """Return a search of rows with two voters away from the ends, as `suspects_of` three rows."""
+    """Return a search of rows with two voters away from the ends, the voters of the rows of `suspects_of`."""
     return pruned._Search(constraint_of(Delta, n + 2, moving + 2), Collector(above=above, most=most), fuzz, settle)
 
 
 def rough(seed: int, n: int, many: int = 3) -> Array:
-    """Return rows whose bends differ: some as rough as can be, some almost straight, and one with ties."""
+    """Return rows of different curvature: rough, almost straight, and with ties."""
     rng = np.random.default_rng((seed, n))
     straight = np.linspace(-1, 1, n + 1) * rng.uniform(-1, 1, (many, 1))
     rows: Array = straight + rng.uniform(-1, 1, (many, n + 1)) * 10.0 ** rng.uniform(-4, 0, (many, 1))
@@ -79,10 +79,6 @@ def phi(row: Array, n1: int, q: float, Delta: float, split: Split) -> float:
     return q * mean(n1, down, up_to_one) + mean(row.size - 1 - n1, down_from_one, up)
 
 
-def split_of(choice: Choice) -> Split:
-    return int(choice.down[0]), int(choice.up[0]), int(choice.up_to_one[0]), int(choice.down_from_one[0])
-
-
 def worst(A: Array, q: float, Delta: float, moving: int) -> float:
     n = A.shape[1] - 1
     every = ((row, n1, split) for row in A for n1 in range(n + 1) for split in splits(n - n1, n1, moving))
@@ -95,7 +91,7 @@ def worst(A: Array, q: float, Delta: float, moving: int) -> float:
 @for_each("width", [None, 0, 2])
 @for_each("K", [1, 2, 8, 19])
 def test_the_bounds_of_rows_hold_in_every_layer(K: int, width: int | None) -> None:
-    """On every layer they are bounds, on every eighth the maxima, and between those the ones that the row comes from."""
+    """They hold on every layer, are the maxima on every eighth, and those of the previous eighth in between."""
     fuzz = 1e-3
     bounds = pruned._RowBounds(fuzz)
     fresh: dict[int, tuple[float, float]] = {}
@@ -115,8 +111,8 @@ def test_the_bounds_of_rows_hold_in_every_layer(K: int, width: int | None) -> No
             fresh = {first + i: (bounds.slope[i], bounds.bend[i]) for i in range(len(layer))}
 
 
-def test_the_error_of_a_search_is_that_of_its_parts() -> None:
-    """Both blossoms, and both means over the binomials, whose means are at most affected·Δ."""
+def test_the_error_of_a_search_is_the_sum_of_its_parts() -> None:
+    """Two blossoms, and two means over binomials with means of at most affected·Δ."""
     constraint = constraint_of(0.25, 12, 9)
     error = constraint.error(0.5) + (1 + constraint.q) * evaluation_error(9 * 0.25) * 0.5
     assert search_error(constraint, 0.5) == pytest.approx(error, rel=1e-9, abs=0)
@@ -125,12 +121,12 @@ def test_the_error_of_a_search_is_that_of_its_parts() -> None:
     assert search_error(many, 1.0) == pytest.approx(error, rel=1e-9, abs=0)
 
 
-# ---------------------------------------------------------------------------------------------- the mirror
+# ---------------------------------------------------------------------------------------------- mirror images
 
 
 @pytest.mark.parametrize(("K", "affected"), [(2, 2), (4, 4), (5, 3)])
-def test_both_sides_of_the_mirror_are_under_suspicion(monkeypatch: pytest.MonkeyPatch, K: int, affected: int) -> None:
-    """More voters at (y, x) than at (x, y) are hardly ever the worst, so that no answer tells whether they were seen."""
+def test_mirror_images_are_suspect_too(monkeypatch: pytest.MonkeyPatch, K: int, affected: int) -> None:
+    """More voters at (y, x) than at (x, y) are rarely the worst case, so results do not show whether they were searched."""
     constraint, seen = constraint_of(0.1, K, affected), {}
 
     def kept(_: pruned._Search, suspects: pruned._OpenRows, bound: float, moving: int) -> None:
@@ -155,7 +151,7 @@ def test_both_sides_of_the_mirror_are_under_suspicion(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("mirrored", [False, True])
-def test_the_best_of_a_layer_is_offered_with_its_voters(*, mirrored: bool) -> None:
+def test_the_best_of_a_layer_is_found_with_its_voters(*, mirrored: bool) -> None:
     for seed in range(4):
         layer, nx, q = rough(seed, 4), np.array([3, 4, 5]), constraint_of(0.1).q
         here = -layer[:, ::-1] if mirrored else layer
@@ -169,7 +165,7 @@ def test_the_best_of_a_layer_is_offered_with_its_voters(*, mirrored: bool) -> No
         assert found.value == best.max()
         assert found.counts.tolist() == [4 - n1, n1, many_x, many_y, 0, 0, 0, 0]
         pruned._offer_best(best - 1e-9, layer, nx, 5, search, mirrored=mirrored)
-        assert len(search.collector.result(0.0, "complete").cuts) == 1  # what is no better is not offered
+        assert len(search.collector.result(0.0, "complete").cuts) == 1  # one that is no better is not found
 
 
 # ---------------------------------------------------------------------------------------------- the sieves
@@ -177,7 +173,7 @@ def test_the_best_of_a_layer_is_offered_with_its_voters(*, mirrored: bool) -> No
 
 @pytest.mark.parametrize("part", [1, 10, 32_768])
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
-def test_the_steepest_kind_at_both_ends(monkeypatch: pytest.MonkeyPatch, n: int, part: int) -> None:
+def test_the_steepest_kinds_at_both_ends_are_found(monkeypatch: pytest.MonkeyPatch, n: int, part: int) -> None:
     monkeypatch.setattr(pruned, "CACHE_ENTRIES", part)
     fuzz, Delta, moving = 1e-2, 0.05, max(0, n - 1) or n
     for seed in range(8):
@@ -202,7 +198,7 @@ def test_the_steepest_kind_at_both_ends(monkeypatch: pytest.MonkeyPatch, n: int,
 
 @pytest.mark.parametrize("part", [1, 7, 32_768])
 @pytest.mark.parametrize(("n", "moving", "Delta"), [(1, 1, 0.3), (4, 4, 0.3), (5, 2, 0.4), (4, 3, 0.01)])
-def test_what_blossoms_reach_at_all(
+def test_the_range_of_blossoms_is_bounded(
     monkeypatch: pytest.MonkeyPatch, n: int, moving: int, Delta: float, part: int
 ) -> None:
     monkeypatch.setattr(pruned, "CACHE_ENTRIES", part)
@@ -235,15 +231,15 @@ def test_what_blossoms_reach_at_all(
 
 
 @for_each("mean", [1e-7, 0.02, 0.9, 50.5, 63.0])
-def test_the_bend_near_a_skeleton(mean: float) -> None:
-    """One kink at a time: seen wherever it is within the window, as far as the tail counts beyond it."""
+def test_the_curvature_near_a_skeleton_is_bounded(mean: float) -> None:
+    """One kink at a time: it counts fully within the window, and by the tail outside."""
     n, window = 60, terms_of(mean) + 1
     tail = float(Fraction(mean) ** (window - 1) / math.factorial(window - 1))
     kinks = np.array([3, 20, 30, 59])
     A = np.maximum(np.arange(n + 1) - kinks[:, np.newaxis], 0) * 0.25
     bend = np.array([0.5, 0.5, 1.0, 1.0])
     i, n1 = np.divmod(np.arange(4 * (n + 1)), n + 1)
-    kept = (i != 1) & (n1 % 3 != 1)  # some rows and skeletons are not asked about
+    kept = (i != 1) & (n1 % 3 != 1)  # some rows and skeletons are skipped
     at = Skeletons(Rows(A, kinks, kinks), i, n1, 5).only(kept)
     found = pruned._local_bend(A, bend, at, mean)
     for value, row, here in zip(found.tolist(), at.i, at.n1, strict=True):
@@ -261,10 +257,10 @@ def test_the_bend_near_a_skeleton(mean: float) -> None:
 @pytest.mark.parametrize("settle", ["always", "until a cut", "never"])
 @pytest.mark.parametrize("most", [0, 4])
 @pytest.mark.parametrize(("n", "moving", "Delta"), [(1, 1, 0.1), (4, 4, 0.1), (5, 2, 0.3), (6, 6, 0.01), (6, 4, 0.02)])
-def test_the_sieves_by_their_formulas(
+def test_the_sieves_follow_their_formulas(
     monkeypatch: pytest.MonkeyPatch, n: int, moving: int, Delta: float, most: int, settle: Settle
 ) -> None:
-    """What is offered, what is left open, and the bound charged for the rest, a skeleton at a time."""
+    """The skeletons found, those left open, and the bound charged for the rest, one skeleton at a time."""
     left_open = 0
     looked_at: list[tuple[int, int]] = []
 
@@ -301,7 +297,7 @@ def test_the_sieves_by_their_formulas(
             if choice.overlap[0] > 0:
                 uncertain.append((value + exactly * float(choice.overlap[0]), i, n1))
         looked_at.clear()
-        bounds.append(search.collector.left_out)  # what sieves 1 and 3 have left out just now, each at its own bound
+        bounds.append(search.collector.left_out)  # the skeletons removed by sieves 1 and 3, each at its bound
         assert bounds[-1] <= above
         left = pruned._apply_sieves(search, suspects, moving)
         level = above if most else max([above, *(value for value, *_ in offered)])
@@ -321,8 +317,10 @@ def test_the_sieves_by_their_formulas(
 
 
 @pytest.mark.parametrize(("n", "moving", "Delta"), [(4, 4, 0.1), (5, 2, 0.3)])
-def test_the_first_order_bound_at_its_edge(monkeypatch: pytest.MonkeyPatch, n: int, moving: int, Delta: float) -> None:
-    """With no other sieve a skeleton passes if the level lies below its bound, and does not if it lies above."""
+def test_the_first_order_bound_decides_at_the_level(
+    monkeypatch: pytest.MonkeyPatch, n: int, moving: int, Delta: float
+) -> None:
+    """Without the other sieves a skeleton passes if and only if the level is below its bound."""
     fuzz, A = 1e-2, rough(5, n)
     i, n1 = np.divmod(np.arange(3 * (n + 1)), n + 1)
     q, exactly = constraint_of(Delta).q, constraint_of(Delta, n + 2, moving + 2).corners.Delta
@@ -348,8 +346,8 @@ def test_the_first_order_bound_at_its_edge(monkeypatch: pytest.MonkeyPatch, n: i
 
 @for_each("settle", ["always", "never"])
 @for_each(("n", "moving", "Delta"), [(1, 1, 0.1), (3, 3, 0.05), (4, 3, 0.4), (4, 4, 0.01), (4, 2, 1e-6)])
-def test_noise_in_what_is_searched_leaves_nothing_out(n: int, moving: int, Delta: float, settle: Settle) -> None:
-    """The rows are off by up to ``fuzz``: the bounds hold for the true ones, up to that error of φ itself."""
+def test_errors_of_the_rows_omit_nothing(n: int, moving: int, Delta: float, settle: Settle) -> None:
+    """With rows off by up to ``fuzz`` the bounds hold for the exact ones, up to that error of φ."""
     rng = np.random.default_rng(n)
     for seed in range(8):
         true, fuzz, constraint = rough(seed, n), 10.0 ** rng.uniform(-4, -1), constraint_of(Delta, n + 2, moving + 2)
@@ -385,10 +383,10 @@ def rows_at_once(search: pruned._Search, rows: Rows, moving: int) -> None:
 @for_each("complete", [one_by_one, rows_at_once])
 @for_each("Delta", [0.01, 0.4])
 @for_each(("n", "moving"), [(0, 0), (1, 1), (3, 3), (3, 2), (3, 1), (4, 4), (4, 3), (3, 0)])
-def test_complete_search_of_rows_of_any_numbers(
+def test_complete_search_of_arbitrary_rows(
     complete: Callable[[pruned._Search, Rows, int], None], n: int, moving: int, Delta: float
 ) -> None:
-    """One multiset for each skeleton, the worst of those: its voters count, and φ there is the largest."""
+    """The worst multiset of each skeleton: its voters add up, and φ there is the largest."""
     for seed in range(3):
         A = np.random.default_rng((seed, n)).uniform(-1, 1, (3, n + 1))
         search = search_of(Delta, n, moving, above=-math.inf, most=10_000)
@@ -416,10 +414,10 @@ def test_complete_search_of_rows_of_any_numbers(
 @pytest.mark.parametrize(
     ("Delta", "affordable"), [(0.24, True), (0.24, False), (0.49, False), (0.51, True), (0.51, False)]
 )
-def test_where_the_sieves_prune_nothing_the_search_is_complete_or_the_bound_that_of_the_rows(
+def test_if_the_sieves_prune_nothing_the_search_is_complete_or_the_bound_is_that_of_the_rows(
     monkeypatch: pytest.MonkeyPatch, Delta: float, *, affordable: bool
 ) -> None:
-    """Four voters move, so that here means over the binomials reach to Δ = 1/2."""
+    """Four voters move, so means over the binomials are allowed up to Δ = 1/2."""
     looked = []
     rows = suspects_of(rough(1, 4), 0.5, 0.0)
     none = np.empty(0, dtype=np.int64)
@@ -445,10 +443,10 @@ def test_where_the_sieves_prune_nothing_the_search_is_complete_or_the_bound_that
 
 @pytest.mark.parametrize("affordable", [True, False])
 @pytest.mark.parametrize("many", [0, 3, 10, 11])
-def test_what_is_left_open_is_searched_completely(
+def test_open_skeletons_are_searched_completely(
     monkeypatch: pytest.MonkeyPatch, many: int, *, affordable: bool
 ) -> None:
-    """One skeleton after another; with more than n + 2·rows of them, here 10, their rows at once."""
+    """One by one; with more than n + 2·rows of them, here 10, by whole rows."""
     suspects = suspects_of(rough(1, 4), 0.5, 0.0)
     i, n1 = np.array([0, 0, 2, 0, 0, 2, 0, 2, 2, 0, 2])[:many], (np.arange(11) * 3 % 5)[:many]
     settled: list[tuple[int, int]] = []
@@ -466,7 +464,7 @@ def test_what_is_left_open_is_searched_completely(
         assert (settled, searched) == ([*zip(i.tolist(), n1.tolist(), strict=True)], [])
 
 
-def test_settling_takes_no_longer_than_there_is_time() -> None:
+def test_settling_stops_at_the_deadline() -> None:
     search = replace(search_of(0.1, 4, 4, above=0.0), collector=Collector(deadline=time.perf_counter() - 1))
     with pytest.raises(TimeLimitReached):
         pruned._search_skeleton(search, suspects_of(rough(1, 4), 0.5, 0.0).rows, 0, 2, 4)

@@ -1,4 +1,4 @@
-"""One contract for every LP solver: the same answer, honest multipliers, clear words where one cannot be used."""
+"""One contract for all LP solvers: the same answer, valid multipliers, and clear errors if one cannot be used."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def whole(problem: Problem) -> tuple[Array, Array]:
 
 @for_each("problem", SAMPLE)
 @for_each("backend", [name for name in BACKENDS if name != "highs"])
-def test_one_canonical_answer(problem: Problem, backend: str) -> None:
+def test_all_backends_give_the_canonical_answer(problem: Problem, backend: str) -> None:
     usual, other = solve(problem), solve(problem, backend=backend)
     assert other.status is usual.status is Status.OPTIMAL
     assert other.backend == backend
@@ -61,7 +61,7 @@ def test_one_canonical_answer(problem: Problem, backend: str) -> None:
 @EVERY
 @pytest.mark.parametrize("shape", ["free", "monotone"])
 @pytest.mark.parametrize("objective", ["uniform", "shared(2,5) agreement", "rectangular(lower=0.7)"])
-def test_one_answer_for_every_shape_and_objective(backend: str, shape: Any, objective: str) -> None:
+def test_all_backends_agree_for_every_shape_and_objective(backend: str, shape: Any, objective: str) -> None:
     problem = Problem.from_allowance(K=9, m=2, epsilon=0.3, Delta=1e-3)
     usual, other = solve(problem, objective, shape), solve(problem, objective, shape, backend=backend)
     assert np.abs(other.gamma - usual.gamma).max() <= 1e-6
@@ -88,7 +88,7 @@ def test_a_program_that_grows_keeps_its_multipliers_in_order(backend: str) -> No
         value = float(weights @ outcome.upper_half)
         assert value <= last + 1e-9
         last = value
-        # sign and order of the multipliers: only then is the bound they prove the value itself
+        # with the right signs and order of the multipliers their bound is the value
         assert dual_bound(weights, rows[:end], limits[:end], outcome.multipliers, 7) == pytest.approx(value, abs=1e-8)
         if end:
             assert (rows[:end] @ outcome.upper_half - limits[:end]).max() <= 1e-9
@@ -112,7 +112,7 @@ def test_weights_may_change_between_solves(backend: str) -> None:
 
 
 @EVERY
-def test_no_time_at_all_is_a_status(backend: str) -> None:
+def test_a_time_limit_of_almost_0_gives_a_status(backend: str) -> None:
     problem = Problem.from_allowance(K=9, m=3, epsilon=0.3, Delta=0.01)
     rows, limits = whole(problem)
     if backend == "gurobi":
@@ -122,12 +122,12 @@ def test_no_time_at_all_is_a_status(backend: str) -> None:
     outcome = opened.solve(rectangular().weights(9), 1e-9)
     assert outcome.status in {Status.TIME_LIMIT, Status.OPTIMAL}
     assert outcome.multipliers.shape == limits.shape
-    assert opened.solve(rectangular().weights(9)).status is Status.OPTIMAL  # and the next solve has its time
+    assert opened.solve(rectangular().weights(9)).status is Status.OPTIMAL  # the next solve has no limit
 
 
 @EVERY
-def test_entries_far_below_a_solvers_threshold_do_no_harm(backend: str) -> None:
-    """HiGHS drops small entries: what it then says is still certified, and the bound still holds."""
+def test_entries_below_the_threshold_of_a_solver_are_harmless(backend: str) -> None:
+    """HiGHS drops small entries: its answer is still certified, and the bound still holds."""
     problem = Problem(9, Privacy(0.01, 1e-12), Privacy(0.01, 1e-12))
     solution = solve(problem, backend=backend)
     assert solution.status is Status.OPTIMAL
@@ -148,7 +148,7 @@ def announce(self):
 
 highspy.Highs.enableCallbacks = announce
 """
-"""HiGHS of any version with a banner as 1.16 has it: printed by the first constructor of a process."""
+"""Any version of HiGHS with the banner of 1.16, printed by the first constructor of a process."""
 
 SOLVES = [
     *(f"solve(Problem.from_allowance(K=11, m=3, epsilon=0.1), backend={name!r})" for name in BACKENDS),
@@ -165,7 +165,7 @@ def test_no_solver_writes_to_stdout() -> None:
     assert run.stdout == b""
 
 
-def test_gurobi_beyond_its_licence_names_the_extra_and_the_licence() -> None:
+def test_the_error_of_gurobi_beyond_its_licence_names_the_extra_and_the_licence() -> None:
     problem = Problem.from_allowance(K=11, m=3, epsilon=0.1, Delta=1e-5)
     with pytest.raises(
         BackendUnavailable,
@@ -179,7 +179,7 @@ def test_gurobi_beyond_its_licence_names_the_extra_and_the_licence() -> None:
 
 
 @for_each("name", ["glpk", "", None, "HIGHS"])
-def test_an_unknown_backend(name: Any) -> None:
+def test_an_unknown_backend_is_refused(name: Any) -> None:
     said = "is missing" if name is None else f"= {name!r} is not valid"
     text = rf"^backend {said}: expected one of highs, gurobi, "
     with pytest.raises(InvalidInput, match=text):
@@ -204,7 +204,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("backend", [*MISSING])
-def test_a_backend_that_is_not_installed_names_what_to_install(backend: str) -> None:
+def test_the_error_of_a_missing_backend_names_the_package(backend: str) -> None:
     package, text = MISSING[backend]
     script = (
         f"import sys; sys.modules[{package!r}] = None\n"
@@ -220,7 +220,7 @@ def test_a_backend_that_is_not_installed_names_what_to_install(backend: str) -> 
     assert run.stdout.strip() == text
 
 
-def test_an_error_inside_a_backend_is_not_called_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_inside_a_backend_is_not_reported_as_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise AttributeError("a bug")
 
@@ -229,7 +229,7 @@ def test_an_error_inside_a_backend_is_not_called_a_missing_package(monkeypatch: 
         solve(SAMPLE[0])
 
 
-def test_what_highs_refuses_is_reported_with_advice() -> None:
+def test_an_error_of_highs_is_reported_with_advice() -> None:
     opened = open_backend("highs", 2)
     with pytest.raises(
         SolveFailed, match=r"^HiGHS rejected addRows; please report this with the problem's parameters\.$"
@@ -238,7 +238,7 @@ def test_what_highs_refuses_is_reported_with_advice() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_child_uses_no_solver_of_its_parent() -> None:
+def test_a_child_process_does_not_use_the_solver_of_its_parent() -> None:
     open_backend("highs", 3).close()
     assert highs._idle
     assert forked(lambda: str(len(highs._idle))) == "0"

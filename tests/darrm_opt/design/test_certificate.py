@@ -1,4 +1,4 @@
-"""Certificates: what is proved holds in exact arithmetic, what is refused breaks it there."""
+"""Certificates: accepted γ hold in exact arithmetic, refused ones violate the constraint there."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SMALL = [random_case(np.random.default_rng((seed, 12)), (1, 2, 3, 4, 5)) for see
 
 
 def excess(problem: Problem, noise: NoiseFunction | Array, voters: dict[str, int]) -> Decimal:
-    """Return by how much the constraint is broken at a multiset, for the problem's numbers as they stand."""
+    """Return the violation of the constraint at a multiset, for the exact numbers of the problem."""
     return Voters.of(problem).excess(np.asarray(noise), voters)
 
 
@@ -52,11 +52,11 @@ def optimum(problem: Problem) -> NoiseFunction:
     return noise
 
 
-# ------------------------------------------------------------------------------------------- what is accepted
+# ------------------------------------------------------------------------------------------- accepted γ
 
 
 @for_each("case", CASES)
-def test_every_solution_is_proved_again_from_gamma_alone_and_from_json(case: ProblemCase) -> None:
+def test_every_solution_is_verified_from_gamma_and_from_json(case: ProblemCase) -> None:
     solution = solve(case.problem)
     assert solution.certificate.margin >= 0
     parsed = json.loads(json.dumps(solution.gamma.tolist()))
@@ -70,7 +70,7 @@ def test_every_solution_is_proved_again_from_gamma_alone_and_from_json(case: Pro
 
 
 @for_each("case", CASES)
-def test_what_the_certificate_says(case: ProblemCase) -> None:
+def test_the_fields_of_a_certificate_are_true(case: ProblemCase) -> None:
     problem = case.problem
     rng = np.random.default_rng(case.K)
     noise, certificate = certify(problem, random_noise(rng, problem.K))
@@ -86,13 +86,13 @@ def test_what_the_certificate_says(case: ProblemCase) -> None:
     strict = Voters.of(problem.strictest)
     assert strict.phi(noise.values, certificate.worst_corners) <= Decimal(certificate.bound)
     assert Decimal(certificate.limit) <= strict.limit()
-    # half the slack of φ is a slack of probabilities: e^(−mε)·Pr[b|D] ≤ Pr[b|D′] + e^(−mε)·δ, with b = 1
+    # half the slack of φ is that of probabilities: e^(−mε)·Pr[b|D] ≤ Pr[b|D′] + e^(−mε)·δ, with b = 1
     for _ in range(4):
         assert -strict.excess(noise.values, random_multiset(rng, problem)) / 2 >= Decimal(certificate.margin)
 
 
 @for_each("case", CASES)
-def test_the_repair_keeps_what_is_private_and_scales_what_is_not(case: ProblemCase) -> None:
+def test_the_repair_keeps_a_private_gamma_and_scales_others(case: ProblemCase) -> None:
     problem = case.problem
     rng = np.random.default_rng(case.K)
     for kind in NOISES:
@@ -108,11 +108,11 @@ def test_the_repair_keeps_what_is_private_and_scales_what_is_not(case: ProblemCa
                 assert repaired.values == pytest.approx(scale * given.values, rel=1e-12, abs=1e-300)
         else:
             assert verify(problem, given).margin >= 0
-        assert certify(problem, repaired)[0] == repaired  # and once is enough
+        assert certify(problem, repaired)[0] == repaired  # repairing again changes nothing
 
 
 @for_each("case", SMALL)
-def test_the_repair_gives_away_rounding_only(case: ProblemCase) -> None:
+def test_the_repair_loses_no_more_than_rounding(case: ProblemCase) -> None:
     problem = case.problem
     given = random_noise(np.random.default_rng(case.K), problem.K, "uniform")
     constraint = PrivacyConstraint.of(problem)
@@ -126,7 +126,7 @@ def test_the_repair_gives_away_rounding_only(case: ProblemCase) -> None:
 
 @for_each("case", SMALL)
 def test_the_search_of_gamma_proves_the_scaled_gamma(case: ProblemCase) -> None:
-    """The implied bound covers every multiset in exact arithmetic, for the doubles of the scaled γ as stored."""
+    """The implied bound covers all multisets in exact arithmetic, for the stored doubles of the scaled γ."""
     problem, rng = case.problem, np.random.default_rng((case.K, 13))
     constraint = PrivacyConstraint.of(problem)
     voters = Voters.of(problem.strictest)
@@ -151,7 +151,7 @@ def test_the_search_of_gamma_proves_the_scaled_gamma(case: ProblemCase) -> None:
         again = worst_case(scaled, constraint)
         assert (again.bound, again.value) == pytest.approx((implied.bound, implied.value), abs=1e-12)
         assert again.method == implied.method
-        # a bound that is loose, or of a search that covers less, stands for nothing
+        # a loose bound, or one of an incomplete search, implies nothing
         for poor in ({"bound": found.bound + 1e-6}, {"method": "estimate"}, {"method": "first-order"}):
             assert scaled_worst_case(given, dataclasses.replace(found, **poor), scaled, scale, constraint) is None
     assert proved or not violated or constraint.limit < 0.01
@@ -178,7 +178,7 @@ def test_a_solution_takes_one_search_and_its_proof_holds(monkeypatch: pytest.Mon
 
 
 def test_a_scale_that_was_too_large_shrinks_until_it_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing rests on the room that is left for rounding: with too little of it, the search says so."""
+    """Soundness does not depend on the allowance for rounding: if it is too small, the search detects that."""
     problem, given = Problem.from_allowance(K=5, m=2, epsilon=0.1), NoiseFunction(np.ones(6))
     usual, _ = certify(problem, given)
     monkeypatch.setattr("darrm_opt.design.certificate.search_error", lambda *_: -1e-9)
@@ -187,7 +187,7 @@ def test_a_scale_that_was_too_large_shrinks_until_it_is_proved(monkeypatch: pyte
     assert 1 - 1e-6 < repaired.values.max() / usual.values.max() <= 1 + 1e-12
 
 
-def test_where_no_scale_can_be_proved_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_no_scale_can_be_proved_gamma_is_0(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem.from_allowance(K=5, m=2, epsilon=0.1)
     monkeypatch.setattr("darrm_opt.design.certificate.search_error", lambda *_: 1.0)
     repaired, certificate = certify(problem, NoiseFunction(np.ones(6)))
@@ -197,7 +197,7 @@ def test_where_no_scale_can_be_proved_nothing_is_left(monkeypatch: pytest.Monkey
 
 @for_each("case", CASES)
 @for_each("arithmetic", ["float", "ball"])
-def test_noise_alone_is_always_private(case: ProblemCase, arithmetic: Any) -> None:
+def test_gamma_0_is_always_private(case: ProblemCase, arithmetic: Any) -> None:
     problem = case.problem
     if arithmetic == "ball" and problem.voter.delta > 0 and problem.K > 5:
         problem = Problem(5, problem.voter, problem.target, min(5, problem.affected))
@@ -206,17 +206,17 @@ def test_noise_alone_is_always_private(case: ProblemCase, arithmetic: Any) -> No
     assert certificate.worst_value == pytest.approx(0.0, abs=1e-300)
 
 
-# -------------------------------------------------------------------------------------------- what is refused
+# -------------------------------------------------------------------------------------------- refused γ
 
 
 def binding(problem: Problem, noise: NoiseFunction) -> bool:
-    """Return whether a hair more of γ would be too much: the constraint binds, with something to lose."""
+    """Return whether a slightly larger γ violates the constraint."""
     constraint = PrivacyConstraint.of(problem)
     found = worst_case(noise, constraint, above=-math.inf)
     return found.value >= constraint.limit * (1 - 1e-9) - 4 * constraint.error(1.0) and constraint.limit > 1e-5
 
 
-def test_a_millionth_more_is_refused_where_a_constraint_binds() -> None:
+def test_a_millionth_more_is_refused_if_the_constraint_binds() -> None:
     tried = 0
     for case in CASES:
         problem, noise = case.problem, optimum(case.problem)
@@ -232,7 +232,7 @@ def test_a_millionth_more_is_refused_where_a_constraint_binds() -> None:
 
 
 def plain(problem: Problem, solver: str) -> NoiseFunction | None:
-    """Return what a solver says to the whole program, untouched but for the box."""
+    """Return the answer of a solver to the full program, only clipped to the box."""
     constraint, weights = PrivacyConstraint.of(problem), rectangular().weights(problem.K)
     rows = np.concatenate([constraint.rows(block) for block in ConstraintGenerator(problem).blocks()])
     limits = np.full(len(rows), constraint.limit)
@@ -255,8 +255,8 @@ def refusal(problem: Problem, noise: NoiseFunction) -> NotPrivate | None:
 
 
 @pytest.mark.parametrize("solver", ["default", "tightest"])
-def test_plain_solver_answers_are_refused_where_they_break_the_constraint(solver: str) -> None:
-    """At HiGHS's default tolerances, and at the tightest that it takes (the backend's)."""
+def test_raw_solver_answers_are_refused_if_they_violate_the_constraint(solver: str) -> None:
+    """At the default tolerances of HiGHS, and at the tightest ones (those of the backend)."""
     broken = 0
     for seed in range(120):
         problem = random_case(np.random.default_rng((seed, 13)), (3, 5, 6, 7, 8, 9)).problem
@@ -276,7 +276,7 @@ def test_plain_solver_answers_are_refused_where_they_break_the_constraint(solver
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_voters_that_nearly_always_fail_are_not_taken_for_none(path: str) -> None:
+def test_voters_with_Delta_near_1_are_not_ignored(path: str) -> None:
     problem = Problem(60, Privacy(0.0, 1 - 1e-6), Privacy(5.0))
     upper = np.zeros(30)
     upper[0], upper[-1] = 0.1, (PrivacyConstraint.of(problem).limit + 1e-6) / (1 + math.exp(-5.0))
@@ -286,7 +286,7 @@ def test_voters_that_nearly_always_fail_are_not_taken_for_none(path: str) -> Non
         verify(problem, noise)
 
 
-def test_the_refusal_says_where_and_how_much() -> None:
+def test_a_refusal_states_the_multiset_and_the_excess() -> None:
     problem = Problem.from_allowance(K=3, m=1, epsilon=0.1)
     with pytest.raises(
         NotPrivate,
@@ -299,25 +299,25 @@ def test_the_refusal_says_where_and_how_much() -> None:
     error = refusal.value
     assert sum(error.worst.values()) == 3
     assert excess(problem, np.ones(4), error.worst) > 0
-    # `excess` in the text is extra δ: with it the same γ is private
+    # `excess` is additional δ: with it the same γ is private
     needed = float(str(error).partition("larger by ")[2].partition(" ")[0])
     assert verify(Problem(3, problem.voter, Privacy(0.1, needed * 1.01)), np.ones(4)).margin >= 0
     with pytest.raises(NotPrivate):
         verify(Problem(3, problem.voter, Privacy(0.1, needed * 0.98)), np.ones(4))
 
 
-def test_the_refusal_names_every_kind_of_voter() -> None:
+def test_a_refusal_names_all_kinds_of_voters() -> None:
     with pytest.raises(
         NotPrivate, match=r"^gamma is not private: with voters 1 at zero, 1 at one, 1 at xy, the release"
     ):
         verify(Problem(3, Privacy(0.1), Privacy(0.05), 1), np.ones(4))
 
 
-def test_what_breaks_the_strictest_reading_alone_is_not_refuted() -> None:
-    """Numbers that differ by input noise are one problem; a γ that only the strictest of them forbids is just unproved."""
+def test_a_violation_of_the_strictest_reading_only_is_not_a_refutation() -> None:
+    """Numbers that differ by input noise are the same problem; a γ that only the strictest forbids is not proved."""
     problem = Problem(11, Privacy(math.inf), Privacy(0.2676, 3e-4), 1)
     strict, nominal = PrivacyConstraint.of(problem), PrivacyConstraint.of(problem, nominal=True)
-    assert nominal.limit - strict.limit > 4 * strict.error(1.0)  # or there is nothing between the two
+    assert nominal.limit - strict.limit > 4 * strict.error(1.0)  # else nothing lies between the two readings
     noise = optimum(problem)
     found = worst_case(noise, strict, above=-math.inf)
     between = strict.limit + 0.8 * (nominal.limit - strict.limit)
@@ -328,7 +328,7 @@ def test_what_breaks_the_strictest_reading_alone_is_not_refuted() -> None:
         verify(problem, noise.values * (beyond / found.value))
 
 
-def test_within_rounding_neither_is_claimed() -> None:
+def test_within_rounding_a_gamma_is_neither_proved_nor_refuted() -> None:
     problem = Problem.from_allowance(K=5, m=2, epsilon=0.1)
     noise = optimum(problem)
     constraint = PrivacyConstraint.of(problem)
@@ -342,7 +342,7 @@ def test_within_rounding_neither_is_claimed() -> None:
         ),
     ) as refusal:
         verify(problem, touching)
-    assert isinstance(refusal.value, NotPrivate)  # so whoever refuses the one refuses the other
+    assert isinstance(refusal.value, NotPrivate)  # so a refusal of one implies that of the other
     assert certify(problem, NoiseFunction(touching))[1].margin >= 0
 
 
@@ -354,27 +354,27 @@ THREE = Problem.from_allowance(K=3, m=1, epsilon=0.1)
     [
         (lambda: verify(THREE, [1.0, 0.5, 1.0]), "gamma"),
         (lambda: verify(THREE, [math.nan] * 4), "gamma[0]"),
-        (lambda: verify(THREE, "abc"), "gamma"),  # type: ignore[arg-type]  # on purpose, as below
+        (lambda: verify(THREE, "abc"), "gamma"),  # type: ignore[arg-type]
         (lambda: verify(THREE, np.zeros(4), arithmetic="interval"), "arithmetic"),  # type: ignore[arg-type]
         (lambda: verify(3, NoiseFunction([1.0, 1.0])), "problem"),  # type: ignore[arg-type]
         (lambda: certify(3, NoiseFunction([1.0, 1.0])), "problem"),  # type: ignore[arg-type]
         (lambda: certify(THREE, NoiseFunction(np.ones(5))), "gamma"),
     ],
 )
-def test_invalid_arguments_are_rejected(call: Callable[[], object], argument: str) -> None:
+def test_invalid_arguments_are_refused(call: Callable[[], object], argument: str) -> None:
     with refused(argument):
         call()
 
 
 @pytest.mark.parametrize(("K", "Delta"), [(15, 0.05), (21, 0.3), (31, 0.02)])
-def test_under_slack_the_margin_means_something(K: int, Delta: float) -> None:
-    """γ far inside: what is proved is a good part of the true slack, and the rounding charged is rounding alone."""
+def test_far_inside_the_margin_is_a_good_share_of_the_slack(K: int, Delta: float) -> None:
+    """For γ far inside, the proved margin is most of the exact slack, and the charge is rounding only."""
     problem = Problem.from_allowance(K, 3, 0.5, Delta, delta=0.3)
     upper = np.linspace(0.02, 0.1, (K + 1) // 2)
     upper[-2] = 0.0  # not monotone
     noise = NoiseFunction.from_upper_half(upper, K)
     certificate, constraint = verify(problem, noise), PrivacyConstraint.of(problem)
     true = (constraint.limit - separable_worst_case(noise, constraint).value) / 2
-    assert 0.2 * true <= certificate.margin <= true  # it was 1e-11
+    assert 0.2 * true <= certificate.margin <= true  # once 1e-11
     assert (certificate.limit - certificate.worst_value + certificate.error_bound) / 2 >= true - 1e-12
     assert 0 < certificate.error_bound <= 1e-12

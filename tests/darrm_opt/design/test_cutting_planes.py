@@ -1,4 +1,4 @@
-"""The loop's parts: which cuts are added, what an incumbent promises, and the clock of a solve."""
+"""Parts of the cutting-plane loop: selection of cuts, incumbents, and the clock of a solve."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def stage(max_cuts: int, min_distance: float) -> Stage:
     st.integers(1, 6),
     st.sampled_from([0, 1, 3.5]),
 )
-def test_cuts_keep_their_order_their_distance_and_their_number(
+def test_cuts_keep_their_order_a_minimum_distance_and_a_maximum_number(
     pairs: list[tuple[int, int]], max_cuts: int, min_distance: float
 ) -> None:
     cuts = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     chosen = select_cuts(cuts, stage(max_cuts, min_distance))
     expected: list[tuple[int, int]] = []
-    for a, b in pairs:  # the plain reading: a cut is taken unless one that was taken lies too close
+    for a, b in pairs:  # by definition: a cut is taken unless it is too close to an earlier one
         far = all(abs(a - c) + abs(b - d) > min_distance for c, d in expected)
         if len(expected) < max_cuts and (far or min_distance == 0):
             expected.append((a, b))
@@ -72,8 +72,8 @@ def test_an_incumbent_is_its_gamma_scaled_until_the_search_finds_no_violation() 
     assert verify(PROBLEM, incumbent.noise.values * (1 - 1e-9)).margin >= 0
 
 
-def test_an_incumbent_that_was_not_searched_whole_is_held_to_the_rows() -> None:
-    """A search that saw nothing leaves γ = 1 as it is; the rows of all multisets scale it as the complete search does."""
+def test_an_incompletely_searched_incumbent_is_scaled_by_rows() -> None:
+    """An empty search leaves γ = 1; the rows of all multisets scale it like the complete search."""
     plain = NoiseFunction(np.ones(8))
     whole = worst_case(plain, CONSTRAINT)
     blind = Incumbent(plain, worst_case(no_release(7), CONSTRAINT), CONSTRAINT.limit, complete=False)
@@ -86,7 +86,7 @@ def test_an_incumbent_that_was_not_searched_whole_is_held_to_the_rows() -> None:
     assert complete.with_rows(2 * rows) is complete
 
 
-def test_stages_end_at_the_tolerance_or_at_no_cut_at_all() -> None:
+def test_stages_end_at_the_tolerance_or_without_cuts() -> None:
     small, large = PROBLEM, Problem.from_allowance(501, 3, 0.1)
     exact, *others = schedule(small, "free", 1e-6)
     assert (exact.gap, exact.complete, others) == (0.0, True, [])
@@ -101,10 +101,10 @@ def test_stages_end_at_the_tolerance_or_at_no_cut_at_all() -> None:
     assert schedule(Problem.from_allowance(MAX_PASSED_K, 3, 0.1, 0.45), "free", 1e-4)[-1].complete
 
 
-@pytest.mark.skipif(kernel() is None, reason="NumPy searches the faces whole")
+@pytest.mark.skipif(kernel() is None, reason="NumPy searches the faces completely")
 @pytest.mark.parametrize("spacing", [1, 8])
-def test_a_search_near_the_faces_finds_the_worst_of_one_kind_a_side(spacing: int) -> None:
-    """Against the plain enumeration: p and p′ see one kind of voters off their ends each, and all undecided sit alike."""
+def test_a_search_near_the_faces_finds_the_worst_of_one_kind_per_side(spacing: int) -> None:
+    """Against enumeration: one kind of voters away from the ends per side, and all undecided voters at one corner."""
     problem = Problem.from_allowance(9, 1.5, 0.5, 0.3)
     constraint = PrivacyConstraint.of(problem)
     noise = NoiseFunction(np.array([0.9, 0.2, 0.8, 0.1, 0.7, 0.7, 0.1, 0.8, 0.2, 0.9]))
@@ -118,7 +118,7 @@ def test_a_search_near_the_faces_finds_the_worst_of_one_kind_a_side(spacing: int
     near_one = every[:, [ONE, UP_TO_ONE, DOWN_FROM_ONE]].sum(axis=1)
     passed = found.cuts[found.cuts[:, [XY, YX]].sum(axis=1) * 0.3 < 9 * 0.3 - MAX_SIEVED_MEAN]
     assert len(passed) >= 3
-    for cut in passed:  # each the worst of those with as many undecided voters and as many near 1
+    for cut in passed:  # each is the worst with its numbers of undecided voters and of voters near 1
         alike = sits & (every[:, XY] == cut[XY]) & (every[:, YX] == cut[YX])
         alike &= near_one == cut[[ONE, UP_TO_ONE, DOWN_FROM_ONE]].sum()
         assert (every[alike] == cut).all(axis=1).any()
@@ -126,7 +126,7 @@ def test_a_search_near_the_faces_finds_the_worst_of_one_kind_a_side(spacing: int
         assert own == pytest.approx(values[alike].max(), rel=1e-12)
 
 
-def test_an_incumbent_of_a_search_of_some_columns_ends_no_stage() -> None:
+def test_an_incumbent_of_a_partial_search_does_not_end_a_stage() -> None:
     problem = Problem.from_allowance(41, 1.5, 0.5, 0.3)
     constraint = PrivacyConstraint.of(problem)
     goal = CanonicalGoal(as_objective("rectangular").linear_goal(41), constraint.entries)
@@ -136,14 +136,14 @@ def test_an_incumbent_of_a_search_of_some_columns_ends_no_stage() -> None:
     plain = NoiseFunction(np.ones(42))
     loop.incumbent = Incumbent(plain, worst_case(no_release(41), constraint), constraint.limit, False, partial=True)
     stage = Stage(gap=1e-3, max_cuts=20, min_distance=2.0, complete=False, step=0.5, spacing=8)
-    assert loop.gap <= stage.gap  # what was searched of it shows no violation
+    assert loop.gap <= stage.gap  # the searched part shows no violation
     assert not loop._reaches_gap(stage)
     assert not loop.incumbent.partial
     assert loop.incumbent.worst.value > constraint.limit
     assert loop.program.rows > 0
 
 
-def test_only_where_searches_take_passes_are_some_columns_of_the_faces_searched_first() -> None:
+def test_some_columns_of_the_faces_are_searched_first_only_if_searches_take_passes() -> None:
     near_faces, proving = schedule(Problem.from_allowance(401, 1.5, 1.0, 0.1), "free", 1e-6)
     assert near_faces.spacing == proving.spacing == FACE_SPACING
     assert proving.faces_first
@@ -155,15 +155,15 @@ def test_only_where_searches_take_passes_are_some_columns_of_the_faces_searched_
 
 
 @pytest.mark.skipif(kernel() is None, reason="NumPy takes a minute")
-def test_the_last_incumbent_of_a_stage_is_searched_to_the_end() -> None:
-    """What a search until a cut says of a γ that it cuts off is too good: this solve ended at twice its tolerance."""
+def test_the_last_incumbent_of_a_stage_is_searched_completely() -> None:
+    """A search that stops at a cut overrates its γ: this solve once ended at twice its tolerance."""
     solution = solve(Problem.from_allowance(151, 18.875, 0.1, 0.01, delta=0.0))
     assert solution.status is Status.OPTIMAL
     assert solution.gap < 1e-6
 
 
 @pytest.mark.skipif(kernel() is None, reason="NumPy takes seconds")
-def test_an_exact_stage_that_gives_way_among_few_voters_ends_where_no_cut_is_left(
+def test_an_exact_stage_of_few_voters_that_is_interrupted_ends_without_cuts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem = Problem.from_allowance(61, 3, 0.1, 0.1)
@@ -186,7 +186,9 @@ def test_a_clock_without_a_limit_never_stops() -> None:
     assert clock.proof_deadline == math.inf
 
 
-def test_a_clock_stops_searches_at_the_limit_and_the_proof_after_its_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_stops_searches_at_the_limit_and_the_proof_after_its_grace_period(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
     clock = SolveClock(2.0)

@@ -1,4 +1,4 @@
-"""The linear program as arrays: the bound that any multipliers prove, and the words for how a solve ended."""
+"""The linear program as arrays: the bound of any multipliers, and the status of a solve."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Program = tuple[Array, Array, Array, int]
 
 
 def program(seed: int) -> Program:
-    """Return weights, rows, limits and K of a random problem's whole program."""
+    """Return weights, rows, limits and K of the full program of a random problem."""
     rng = np.random.default_rng((seed, 31))
     problem = random_case(rng, (1, 2, 3, 4, 5, 6, 7)).problem
     constraint = PrivacyConstraint.of(problem)
@@ -48,7 +48,7 @@ def solved(weights: Array, rows: Array, limits: Array) -> tuple[Fraction, Array]
 
 
 @for_each("seed", range(25))
-def test_no_multipliers_bring_the_bound_below_what_is_attained(seed: int) -> None:
+def test_no_multipliers_give_a_bound_below_an_attained_value(seed: int) -> None:
     weights, rows, limits, K = program(seed)
     attained, optimal = solved(weights, rows, limits)
     rng = np.random.default_rng(seed)
@@ -73,19 +73,19 @@ def test_no_multipliers_bring_the_bound_below_what_is_attained(seed: int) -> Non
     assert dual_bound(weights, rows, limits, optimal, K) == pytest.approx(float(attained), abs=2e-6 + charged)
 
 
-def test_without_rows_or_multipliers_the_bound_is_everything() -> None:
+def test_without_rows_or_multipliers_the_bound_is_the_sum_of_weights() -> None:
     weights = np.array([0.25, 0.75])
     assert 1.0 <= dual_bound(weights, np.empty((0, 2)), np.empty(0), np.empty(0), 3) < 1 + 1e-14
     assert 1.0 <= dual_bound(weights, np.ones((1, 2)), np.zeros(1), np.array([-5.0]), 3) < 1 + 1e-14
 
 
-def test_a_row_that_forbids_everything_is_seen() -> None:
+def test_a_row_that_forbids_everything_gives_bound_0() -> None:
     weights = np.array([0.25, 0.75])
     assert dual_bound(weights, weights[np.newaxis], np.zeros(1), np.ones(1), 3) < 1e-12
 
 
 @for_each("seed", range(8))
-def test_rows_of_gamma_are_rows_of_its_increments(seed: int) -> None:
+def test_rows_of_gamma_are_converted_to_rows_of_increments(seed: int) -> None:
     rng = np.random.default_rng(seed)
     increments = rng.dirichlet(np.ones(6))
     rows = rng.normal(size=(4, 6))
@@ -94,8 +94,8 @@ def test_rows_of_gamma_are_rows_of_its_increments(seed: int) -> None:
 
 
 @pytest.mark.parametrize("shape", ["free", "monotone"])
-def test_a_growing_program_bounds_all_its_answers(shape: str) -> None:
-    """More rows, lower bound; each answer meets its rows, and the bound is its value."""
+def test_the_bound_of_a_growing_program_falls_to_its_value(shape: str) -> None:
+    """With more rows the bound falls; each answer satisfies its rows, and the bound is its value."""
     problem = random_case(np.random.default_rng(5), (9,)).problem
     constraint, weights = PrivacyConstraint.of(problem), rectangular().weights(9)
     growing = MasterProgram(constraint, rectangular().linear_goal(9), shape, "highs")

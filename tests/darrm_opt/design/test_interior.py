@@ -1,4 +1,4 @@
-"""The interior point method: as good as the simplex method's answers up to the gap asked for, and honest about the rest."""
+"""The interior point method: equal to the simplex method up to the requested gap, with a valid bound."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def optimum(rows: Array, limits: Array, weights: Array) -> float:
 
 
 def examine(opened: InteriorPoint, rows: Array, limits: Array, weights: Array) -> None:
-    """Hold an answer, and the bound that its multipliers prove, against the simplex method's optimum."""
+    """Check an answer and the bound of its multipliers against the optimum of the simplex method."""
     outcome, best = opened.solve(weights), optimum(rows, limits, weights)
     assert outcome.status is Status.OPTIMAL
     assert (outcome.multipliers >= 0).all()
@@ -52,10 +52,10 @@ def examine(opened: InteriorPoint, rows: Array, limits: Array, weights: Array) -
 
 @pytest.mark.parametrize("size", [(3, 40), (40, 3), (30, 30), (1, 1), (80, 25)])
 @pytest.mark.parametrize("seed", range(4))
-def test_random_programs(size: tuple[int, int], seed: int) -> None:
+def test_random_programs_reach_the_simplex_optimum(size: tuple[int, int], seed: int) -> None:
     rng = np.random.default_rng(seed)
     rows, weights = rng.standard_normal(size), rng.standard_normal(size[1])
-    limits = rows @ rng.random(size[1]) + rng.random(size[0])  # something meets them
+    limits = rows @ rng.random(size[1]) + rng.random(size[0])  # they are feasible
     examine(program(rows, limits), rows, limits, weights)
 
 
@@ -68,7 +68,7 @@ def test_random_programs(size: tuple[int, int], seed: int) -> None:
         Problem.from_allowance(K=8, m=1, epsilon=1e-4),
     ],
 )
-def test_whole_constraint_sets(problem: Problem) -> None:
+def test_full_constraint_sets_reach_the_simplex_optimum(problem: Problem) -> None:
     constraint = PrivacyConstraint.of(problem)
     rows = np.concatenate([constraint.rows(block) for block in ConstraintGenerator(problem).blocks()])
     examine(
@@ -76,7 +76,7 @@ def test_whole_constraint_sets(problem: Problem) -> None:
     )
 
 
-def test_rows_without_limit_or_entries_and_no_rows_at_all() -> None:
+def test_rows_without_limit_or_entries_and_empty_programs_are_solved() -> None:
     weights = np.array([1.0, -1.0, 0.5])
     rows = np.array([[1.0, -1.0, 0.0], [0.0, 0.0, 0.0], [0.0, 1.0, 1.0], [0.0, 1.0, 1.0]])
     limits = np.array([0.0, 0.5, 0.25, 0.25])
@@ -84,7 +84,7 @@ def test_rows_without_limit_or_entries_and_no_rows_at_all() -> None:
     examine(program(rows[:0], limits[:0]), rows[:0], limits[:0], weights)
 
 
-def test_where_nothing_lies_inside_the_bound_holds() -> None:
+def test_without_interior_points_the_bound_holds() -> None:
     rows = np.array([[1.0, -1.0], [-1.0, 1.0], [0.0, 0.0]])  # y₀ = y₁
     outcome = program(rows, np.zeros(3)).solve(np.array([1.0, -0.5]))
     assert (outcome.multipliers >= 0).all()
@@ -93,7 +93,7 @@ def test_where_nothing_lies_inside_the_bound_holds() -> None:
     assert 0.5 - 1e-9 <= bound <= 0.5 + 1e-3
 
 
-def test_a_program_that_loses_rows_or_goes_on_with_others_is_a_new_one() -> None:
+def test_after_dropping_rows_the_program_is_a_new_one() -> None:
     rng = np.random.default_rng(0)
     rows, weights = rng.random((20, 6)), rng.random(6)
     limits = 1.0 + rng.random(20)
@@ -109,7 +109,7 @@ def test_a_program_that_loses_rows_or_goes_on_with_others_is_a_new_one() -> None
     examine(later, rows[:5, :4], limits[:5], weights[:4])
 
 
-def test_no_time_is_a_status_and_multipliers_that_prove_something() -> None:
+def test_a_time_limit_of_0_gives_a_status_and_a_valid_bound() -> None:
     rows, weights = np.ones((1, 4)), np.arange(4.0)
     outcome = program(rows, np.ones(1)).solve(weights, 0.0)
     assert (outcome.status, outcome.iterations) == (Status.TIME_LIMIT, 0)
@@ -146,7 +146,7 @@ def test_a_design_of_a_thousand_voters_ends_at_its_tolerance() -> None:
     assert math.isclose(long_design.utility, 0.6357, abs_tol=1e-4)
 
 
-def test_where_only_noise_is_private_the_answer_is_noise() -> None:
+def test_if_only_gamma_0_is_private_the_answer_is_0() -> None:
     silent = solve(Problem(1301, Privacy(0.1), Privacy(0.0)))
     assert silent.status is Status.OPTIMAL
     assert silent.utility <= silent.upper_bound <= 1e-6

@@ -1,4 +1,4 @@
-"""The inverse question: the least m, target ε or voter's ε for a wanted utility or agreement."""
+"""The inverse question: the least m, target ε or voter's ε for a required utility or agreement."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
 
 
 def asked_at(question: dict[str, Any], value: float) -> Problem:
-    """Return the problem of a question at a value, made without the search."""
+    """Return the problem of a question at a value, without the search."""
     unknown = question.get("parameter", "m")
     given: dict[str, Any] = {"m": question.get("m"), "epsilon": question.get("epsilon"), "target_epsilon": None} | {
         unknown: value
@@ -53,7 +53,7 @@ def worth(gamma: Any, found: LeastParameter) -> float:
 
 
 @for_each("name", QUESTIONS)
-def test_the_number_reaches_it_and_the_one_below_provably_does_not(name: str) -> None:
+def test_the_value_suffices_and_the_next_smaller_one_provably_does_not(name: str) -> None:
     question = QUESTIONS[name]
     found = least_parameter(**question)
     assert found.solution.problem == asked_at(question, found.value)
@@ -70,13 +70,13 @@ def test_the_number_reaches_it_and_the_one_below_provably_does_not(name: str) ->
     assert worth(again.gamma, found) == pytest.approx(below.reached, abs=1e-8)
 
 
-def test_a_sweep_over_every_number_nearby_finds_no_smaller_one() -> None:
+def test_a_sweep_over_neighbouring_values_finds_no_smaller_one() -> None:
     found = least_parameter(11, epsilon=0.1, utility=0.9, digits=2)
     line = tradeoff(asked_at({"K": 11, "epsilon": 0.1}, 1), [tenths / 10 for tenths in range(10, 61)])
     assert found.value == next(m / 10 for m, got in zip(range(10, 61), line.utilities, strict=True) if got >= 0.9)
 
 
-def test_the_bound_of_an_agreement_is_that_of_the_best() -> None:
+def test_the_bound_of_an_agreement_is_that_of_the_optimum() -> None:
     found = least_parameter(11, epsilon=0.1, agreement=0.9)
     assert found.below is not None
     best = solve(found.below.solution.problem, rectangular(measure="agreement"))
@@ -84,8 +84,8 @@ def test_the_bound_of_an_agreement_is_that_of_the_best() -> None:
     assert found.below.bound == pytest.approx(found.below.reached, abs=1e-8)
 
 
-def test_a_bound_that_counts_as_all_of_it_proves_nothing() -> None:
-    """What is wanted as 1 is reached a rounding below: a neighbour that might reach that is not excluded."""
+def test_a_bound_that_rounds_to_the_requirement_excludes_nothing() -> None:
+    """A requirement of 1 is met up to rounding, so a neighbour whose bound is that close is not excluded."""
     found = least_parameter(5, epsilon=0.5, utility=0.9)
     assert found.below is not None
     almost = replace(found, wanted=1.0, below=replace(found.below, bound=1.0 - 1e-13))
@@ -93,13 +93,13 @@ def test_a_bound_that_counts_as_all_of_it_proves_nothing() -> None:
     assert not almost.is_least
 
 
-def test_more_digits_come_closer() -> None:
+def test_more_digits_give_a_smaller_value() -> None:
     values = [least_parameter(7, epsilon=0.3, utility=0.7, digits=digits).value for digits in (2, 3, 6, 10)]
     assert values == sorted(values, reverse=True)
     assert values[0] - values[-1] < 0.1
 
 
-def test_the_smallest_number_has_nothing_below() -> None:
+def test_below_0_there_is_no_smaller_value() -> None:
     found = least_parameter(3, parameter="target_epsilon", epsilon=0.1, delta=0.9, utility=0.5)
     assert (found.value, found.below, found.is_least) == (0.0, None, True)
 
@@ -109,7 +109,7 @@ def test_the_smallest_number_has_nothing_below() -> None:
     [{"epsilon": 0.1, "delta": 0.9}, {"parameter": "epsilon", "m": 2.0, "delta": 0.9}],
     ids=["m", "voter's ε"],
 )
-def test_the_smallest_number_above_0_is_not_proved_to_be_the_least(question: dict[str, Any]) -> None:
+def test_the_smallest_positive_value_is_not_proved_to_be_the_least(question: dict[str, Any]) -> None:
     found = least_parameter(3, utility=0.5, digits=2, **question)
     assert found.value in (1e-3, 1e-4)
     assert found.below is None
@@ -117,10 +117,10 @@ def test_the_smallest_number_above_0_is_not_proved_to_be_the_least(question: dic
 
 
 def test_progress_counts_the_solves() -> None:
-    told: list[tuple[int, int]] = []
-    least_parameter(5, epsilon=0.5, utility=0.6, progress=lambda done, of: told.append((done, of)))
-    assert [done for done, _ in told] == list(range(len(told)))
-    assert len(told) <= told[0][1] <= 14
+    reported: list[tuple[int, int]] = []
+    least_parameter(5, epsilon=0.5, utility=0.6, progress=lambda done, of: reported.append((done, of)))
+    assert [done for done, _ in reported] == list(range(len(reported)))
+    assert len(reported) <= reported[0][1] <= 14
 
 
 @for_each(
@@ -143,14 +143,14 @@ def test_progress_counts_the_solves() -> None:
         ({"utility": 0.9, "epsilon": None}, "epsilon is missing"),
     ],
 )
-def test_a_question_that_makes_no_sense_is_refused(question: dict[str, Any], text: str) -> None:
+def test_an_invalid_question_is_refused(question: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         least_parameter(5, **{"epsilon": 0.1} | question)
 
 
 @for_each("Delta", [0.0, 1e-4])
 @for_each("utility", [0.3, 0.9, 1.0])
-def test_the_least_allowance_reaches_the_utility_and_a_smaller_one_does_not(utility: float, Delta: float) -> None:
+def test_the_least_allowance_gives_the_utility_and_a_smaller_one_does_not(utility: float, Delta: float) -> None:
     problem = Problem.from_allowance(11, 2, 0.2, Delta)
     found = least_m(problem, utility)
     assert found.utility >= utility - 2e-12
@@ -165,7 +165,7 @@ def test_invalid_shares_are_refused(utility: float) -> None:
         least_m(Problem.from_allowance(5, 1, 0.1), utility)
 
 
-def test_a_utility_out_of_reach_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_utility_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with refused("utility"):
         least_parameter(5, epsilon=0.1, Delta=0.1, delta=0.0, utility=0.99)
     monkeypatch.setattr(sweep, "MAX_SEARCHED_EPSILON", 4.0)

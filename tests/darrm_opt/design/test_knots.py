@@ -1,4 +1,4 @@
-"""Programs by knots: the arithmetic of the reduction, bounds for the whole problem, answers as good as those without knots."""
+"""Programs reduced to knots: the arithmetic, bounds for the full problem, and answers as good as without knots."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def test_rows_and_values_are_reduced_by_the_same_matrix(entries: int, monotone: 
     assert knots.reduce(rows) == pytest.approx(rows @ matrix, abs=1e-12)
     assert knots.reduce(rows[0]) == pytest.approx(rows[0] @ matrix, abs=1e-12)
     assert matrix.min() >= 0
-    assert matrix.sum(axis=1).max() <= 1 + 1e-12 or monotone  # increments: each at most its segment's
+    assert matrix.sum(axis=1).max() <= 1 + 1e-12 or monotone  # increments: each at most that of its segment
     assert (knots.expand(np.ones(knots.size)) <= 1 + 1e-12).all()
 
 
 @SHAPES
-def test_with_every_coordinate_a_knot_nothing_changes(monotone: bool) -> None:
+def test_if_every_coordinate_is_a_knot_nothing_changes(monotone: bool) -> None:
     rng = np.random.default_rng(0)
     knots = Knots(np.arange(20), 20, monotone)
     rows, values = rng.standard_normal((4, 20)), rng.random(20)
@@ -51,21 +51,21 @@ def test_with_every_coordinate_a_knot_nothing_changes(monotone: bool) -> None:
     assert knots.refine(rng.standard_normal(20), values, 0.0) is None
 
 
-def test_new_knots_lie_where_most_is_lost() -> None:
+def test_new_knots_are_at_the_largest_losses() -> None:
     knots = Knots(np.array([0, 50, 99]), 100, monotone=False)
     costs, z = np.zeros(100), np.full(100, 0.5)
     costs[[20, 70]] = [1.0, -2.0]
     refined = knots.refine(costs, z, 0.1)
     assert refined is not None
     assert {20, 70} <= set(refined.places.tolist()) <= {0, 19, 20, 21, 50, 69, 70, 71, 99}
-    assert knots.refine(costs, z, 1.5) is None  # as much may be lost
+    assert knots.refine(costs, z, 1.5) is None  # an equal loss
     at_bounds = np.where(costs > 0, 1.0, 0.0)
     assert knots.refine(costs, at_bounds, 0.0) is None  # complementary slackness holds everywhere
 
 
 @pytest.mark.parametrize("shape", ["free", "monotone"])
-def test_the_bound_is_one_for_the_whole_program(monkeypatch: pytest.MonkeyPatch, shape: Shape) -> None:
-    """With few knots, more, and all: never below the optimum of the program without knots, and at last equal to it."""
+def test_the_bound_holds_for_the_full_program(monkeypatch: pytest.MonkeyPatch, shape: Shape) -> None:
+    """With few, more and all knots: never below the optimum without knots, and finally equal to it."""
     problem = Problem.from_allowance(K=41, m=3, epsilon=0.2)
     constraint = PrivacyConstraint.of(problem)
     goal = CanonicalGoal(as_objective("rectangular").linear_goal(41), constraint.entries)
@@ -94,9 +94,7 @@ def test_the_bound_is_one_for_the_whole_program(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("backend", [*BACKENDS])
-def test_rows_that_are_far_from_binding_leave_the_solver_and_return(
-    monkeypatch: pytest.MonkeyPatch, backend: str
-) -> None:
+def test_rows_far_from_binding_are_dropped_and_restored(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     monkeypatch.setattr(master_program, "MIN_DROP_K", 1)
     problem = Problem.from_allowance(K=21, m=3, epsilon=0.2)
     constraint = PrivacyConstraint.of(problem)
@@ -115,7 +113,7 @@ def test_rows_that_are_far_from_binding_leave_the_solver_and_return(
     assert program.bound(goal.weights) == pytest.approx(bound, abs=1e-8)
     assert (program.add(gone) == constraint.rows(gone)).all()
     assert not len(program.new_multisets(rows))
-    assert program.rows == len(rows)  # they are the same rows as before
+    assert program.rows == len(rows)  # the same rows as before
     _, again = program.maximise(goal.weights, None)
     assert goal.value(again) == pytest.approx(goal.value(before), abs=1e-8)
     assert program.bound(goal.weights) == pytest.approx(bound, abs=1e-8)
@@ -126,7 +124,7 @@ def test_rows_that_are_far_from_binding_leave_the_solver_and_return(
 def test_answers_by_knots_are_as_good_and_as_private(
     monkeypatch: pytest.MonkeyPatch, Delta: float, shape: Shape
 ) -> None:
-    """The stages of many voters for a problem that is also solved to the end without knots."""
+    """The stages of many voters, for a problem also solved to optimality without knots."""
     problem = Problem.from_allowance(K=119, m=3, epsilon=0.1, Delta=Delta)
     exact = solve(problem, shape=shape)
     for module in ("solver", "schedule"):
@@ -149,6 +147,6 @@ def test_answers_by_knots_are_as_good_and_as_private(
 
 
 @for_each("seed", [0, 1, 2, 4, 5, 6])
-def test_knots_lose_nothing(seed: int) -> None:
-    """Random problems of 60 to 400 voters, by knots and by the program of all coordinates, verified by every search."""
+def test_knots_lose_no_utility(seed: int) -> None:
+    """Random problems of 60 to 400 voters, with knots and with all coordinates, verified by every search."""
     assert examine(seed).faults == ()

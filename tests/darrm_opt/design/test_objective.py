@@ -1,4 +1,4 @@
-"""Weights of the objective: exact fractions, the paper's sampling, and the text form."""
+"""Weights of objectives: exact fractions, the sampling of the paper, and the text form."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ GOLDEN = list(csv.DictReader((DATA / "golden_optima.csv").read_text(encoding="ut
 
 
 def wrong(value: object) -> Any:
-    """Return a value of a type that the checker would refuse."""
+    """Return a value of a type that mypy refuses."""
     return value
 
 
 def normalised(masses: Sequence[int] | Sequence[Fraction]) -> list[float]:
-    """Return each mass over their sum, correctly rounded (whole numbers and fractions divide exactly)."""
+    """Return each mass over their sum, correctly rounded (integers and fractions divide exactly)."""
     total = sum(masses)
     return [float(mass / total) for mass in masses]
 
 
 def binomial_weights(K: int, p: Fraction, sign: int) -> list[float]:
-    """Return α_l + sign·α_{K−l} of Binomial(K, p), l > K/2, normalised, from whole numbers."""
+    """Return α_l + sign·α_{K−l} of Binomial(K, p), l > K/2, normalised, from integers."""
     one, zero = p.numerator, p.denominator - p.numerator
     alpha = [zero**K]
     for l in range(K):
@@ -79,22 +79,22 @@ def test_independent_voters_are_binomial_with_the_mean_of_the_grid(
     assert agrees(both.weights(K), binomial_weights(K, mean, +1))
 
 
-def test_accuracy_with_thousands_of_voters() -> None:
+def test_weights_of_thousands_of_voters_are_accurate() -> None:
     assert agrees(rectangular().weights(5001), binomial_weights(5001, Fraction(745, 1000), -1))
     assert agrees(rectangular(0.5, 2).weights(4001), binomial_weights(4001, Fraction(5, 8), -1))
     assert agrees(uniform(lower=0.0, measure="agreement").weights(2000), binomial_weights(2000, Fraction(1, 2), +1))
 
 
-def test_agreement_treats_both_sides_alike() -> None:
+def test_agreement_is_symmetric() -> None:
     low, high = rectangular(lower=0.0, tau=1, measure="agreement"), uniform(lower=1 - 2.0**-53, measure="agreement")
     assert low.weights(4).tolist() == [0.0, 1.0]  # every p_i = 0: a unanimous vote
     assert high.weights(3).tolist() == pytest.approx([0.0, 1.0], abs=1e-14)
-    # p_i on a grid of [0, 1) has mean (τ−1)/(2τ) < 1/2; its mirror image (τ+1)/(2τ) weighs the same
+    # p_i on a grid of [0, 1) has mean (τ−1)/(2τ) < 1/2; its mirror image (τ+1)/(2τ) has the same weights
     assert agrees(rectangular(lower=0.0, measure="agreement").weights(11), binomial_weights(11, Fraction(51, 100), +1))
 
 
 def beta_binomial(K: int, a: int, b: int) -> list[Fraction]:
-    """Return C(K, l)·B(l+a, K−l+b)/B(a, b) for whole a, b."""
+    """Return C(K, l)·B(l+a, K−l+b)/B(a, b) for integers a, b."""
     f = math.factorial
     scale = Fraction(f(a + b - 1), f(a - 1) * f(b - 1) * f(K + a + b - 1))
     return [math.comb(K, l) * f(l + a - 1) * f(K - l + b - 1) * scale for l in range(K + 1)]
@@ -109,7 +109,7 @@ def test_shared_agreement_is_beta_binomial(K: int, a: int, b: int) -> None:
 
 
 def half_line_integral(i: int, j: int) -> Fraction:
-    """Return ∫_{1/2}^1 p^i (1−p)^j dp for whole i, j, by expanding p^i in powers of 1 − p."""
+    """Return ∫_{1/2}^1 p^i (1−p)^j dp for integers i, j, by expanding p^i in powers of 1 − p."""
     terms = (Fraction((-1) ** n * math.comb(i, n), (j + n + 1) * 2 ** (j + n + 1)) for n in range(i + 1))
     return sum(terms, Fraction(0))
 
@@ -129,7 +129,7 @@ def test_shared_tv_is_the_mean_absolute_gap(K: int, a: int, b: int) -> None:
 
 
 @pytest.mark.parametrize(("K", "a", "b"), [(501, 3, 3), (301, 200, 180), (11, 10_000, 9_900)])
-def test_shared_tv_where_the_prior_is_narrow_or_the_voters_are_many(K: int, a: int, b: int) -> None:
+def test_shared_tv_for_a_narrow_prior_or_many_voters(K: int, a: int, b: int) -> None:
     """share(l) = [T(l+a) + r·T(l+b)]/(1+r) with T(i) = 1 − 2·Pr[Bin(n, 1/2) ≥ i], exactly."""
     n, f = K + a + b - 1, math.factorial
     prior = SharedBeta(a, b)
@@ -150,14 +150,14 @@ def test_shared_tv_where_the_prior_is_narrow_or_the_voters_are_many(K: int, a: i
 
 
 @for_each(("a", "b"), [(0.5, 0.5), (0.3, 2.5), (1e-3, 1e-3), (1e-3, 7.0)])
-def test_shared_tv_for_fractional_shapes(a: float, b: float) -> None:
-    """At K = 1 and 2 the gap is E|2p − 1|, here by the textbook difference of incomplete beta functions."""
+def test_shared_tv_for_fractional_parameters(a: float, b: float) -> None:
+    """At K = 1 and 2 the gap is E|2p − 1|, a difference of incomplete beta functions."""
     expected = a / (a + b) * (1 - 2 * betainc(a + 1, b, 0.5)) + b / (a + b) * (1 - 2 * betainc(b + 1, a, 0.5))
     assert SharedBeta(a, b).gap(1).tolist() == pytest.approx([expected], rel=1e-12)
     assert SharedBeta(a, b).gap(2).tolist() == pytest.approx([expected], rel=1e-12)  # α_2 − α_0 = 2p − 1
 
 
-def test_a_prior_and_its_mirror_image_weigh_the_same() -> None:
+def test_a_prior_and_its_mirror_image_have_the_same_weights() -> None:
     for measure in MEASURES:
         assert shared(2, 5, measure).weights(11).tolist() == pytest.approx(
             shared(5, 2, measure).weights(11).tolist(), rel=1e-13
@@ -166,7 +166,7 @@ def test_a_prior_and_its_mirror_image_weigh_the_same() -> None:
         assert np.array_equal(histogram(counts, measure).weights(6), histogram(counts[::-1], measure).weights(6))
 
 
-def test_tv_never_exceeds_agreement_and_differs_least_where_the_margin_is_wide() -> None:
+def test_tv_never_exceeds_agreement_and_approaches_it_at_large_margins() -> None:
     prior = SharedBeta(2, 5)
     share = prior.gap(21) / prior.folded(21)
     assert np.all((share > 0) & (share < 1))
@@ -175,12 +175,12 @@ def test_tv_never_exceeds_agreement_and_differs_least_where_the_margin_is_wide()
 
 def test_histogram_weights() -> None:
     assert histogram([4, 1, 0, 2, 1]).weights(4).tolist() == [0.375, 0.625]
-    assert histogram([4, 1, 7, 2, 1], "tv").weights(4).tolist() == [0.25, 0.75]  # the tie is worth nothing
+    assert histogram([4, 1, 7, 2, 1], "tv").weights(4).tolist() == [0.25, 0.75]  # the tie has weight 0
     assert histogram(np.array([1.0, 0.0, 0.0, 0.0])).weights(3).tolist() == [0.0, 1.0]
 
 
-def test_golden_utility_where_the_optimum_is_known() -> None:
-    """With m = 1, Δ = δ = 0 and a small ε the optimum is |2l/K − 1|: its golden utility checks the weights alone."""
+def test_the_golden_utility_is_that_of_a_known_optimum() -> None:
+    """With m = 1, Δ = δ = 0 and a small ε the optimum is |2l/K − 1|: its golden utility checks only the weights."""
     row = next(
         row for row in GOLDEN if (row["K"], row["m"], row["epsilon"], row["Delta"]) == ("15", "1", "0.05", "0.0")
     )
@@ -195,7 +195,7 @@ def test_golden_names_are_canonical() -> None:
 
 
 @for_each(("K", "lower", "tau"), [(11, 0.5, 50), (6, 0.7, 5), (11, 0.5, None), (6, 0.7, None)])
-def test_the_papers_sampling_agrees_with_the_closed_form(K: int, lower: float, tau: int | None) -> None:
+def test_the_sampling_of_the_paper_agrees_with_the_closed_form(K: int, lower: float, tau: int | None) -> None:
     """Algorithms 4 (p_i uniform on [lower, 1)) and 5 (on its grid of tau points) of the paper, of which these are the exact values."""
     rng, shape = np.random.default_rng(20241101), (4000, K)
     share = rng.random(shape) if tau is None else rng.integers(tau, size=shape) / tau
@@ -204,14 +204,12 @@ def test_the_papers_sampling_agrees_with_the_closed_form(K: int, lower: float, t
     grid, flat = rectangular(lower, tau or 5).weights(K), uniform(lower).weights(K)
     exact, other = (flat, grid) if tau is None else (grid, flat)
 
-    def distance(weights: Array) -> float:  # in standard errors: gap_l − w_l·Σgap has the mean 0 at the weights
+    def distance(weights: Array) -> float:  # in standard errors: gap_l − w_l·Σgap has mean 0 at the right weights
         rests = gaps - weights * gaps.sum(axis=1, keepdims=True)
         return float(np.max(np.abs(rests.mean(axis=0)) / (rests.std(axis=0) / len(rests) ** 0.5)))
 
     assert distance(exact) < 4.5
-    if tau == 5 or (
-        tau is None and K == 6
-    ):  # a coarse grid has another mean: the right form is told from the wrong one
+    if tau == 5 or (tau is None and K == 6):  # a coarse grid has another mean, so the wrong form would fail
         assert distance(other) > 5
 
 
@@ -234,7 +232,7 @@ def test_the_papers_sampling_agrees_with_the_closed_form(K: int, lower: float, t
         ("histogram(1,2,3,0) tv", histogram([1, 2, 3, 0], "tv"), "histogram(1,2,3,0) tv"),
     ],
 )
-def test_text_form(text: str, objective: Objective, canonical: str) -> None:
+def test_texts_are_parsed(text: str, objective: Objective, canonical: str) -> None:
     assert parse_objective(text) == objective
     assert str(objective) == canonical
     assert hash(parse_objective(canonical)) == hash(objective)
@@ -256,11 +254,11 @@ def test_text_form(text: str, objective: Objective, canonical: str) -> None:
         ),
     )
 )
-def test_text_form_round_trips(objective: Objective) -> None:
+def test_the_text_form_round_trips(objective: Objective) -> None:
     assert parse_objective(str(objective)) == objective
 
 
-def test_weights_cannot_be_changed() -> None:
+def test_weights_are_read_only() -> None:
     with pytest.raises(ValueError, match="read-only"):
         shared(1, 1).weights(3)[0] = 1.0
 
@@ -305,6 +303,6 @@ def test_weights_cannot_be_changed() -> None:
         (lambda: shared(1, 1).weights(0), "K"),
     ],
 )
-def test_refusals(call: Callable[[], object], argument: str) -> None:
+def test_invalid_arguments_are_refused(call: Callable[[], object], argument: str) -> None:
     with refused(argument):
         call()

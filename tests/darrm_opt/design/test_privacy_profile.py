@@ -1,4 +1,4 @@
-"""The exact privacy profile of one release, against δ computed pair of datasets by pair."""
+"""The exact privacy profile of one release against δ of all pairs of datasets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EPSILONS = (-3.0, -0.7, -1e-3, 0.0, 1e-6, 0.1, 0.3, 0.90000001, 4.0, 30.0)
 
 
 def exact_profile(noise: NoiseFunction, problem: Problem, epsilon: float) -> Decimal:
-    """Return δ(ε): the most that P − c·Q can be, over corners and over the four events of one bit."""
+    """Return δ(ε): the largest P − c·Q over corners and the four events of one bit."""
     voters = dataclasses.replace(Voters.of(problem), target_epsilon=epsilon)
     every = multisets(problem.K, 4 if problem.voter.delta == 0 else 8, problem.affected)
     with precise():
@@ -35,7 +35,7 @@ def exact_profile(noise: NoiseFunction, problem: Problem, epsilon: float) -> Dec
     ("K", "epsilon", "Delta", "affected"),
     [(5, 0.3, 0.0, 5), (6, 0.3, 0.0, 2), (4, 0.2, 0.05, 4), (4, 1.0, 1e-3, 2), (5, math.inf, 0.0, 1), (1, 0.1, 0.1, 1)],
 )
-def test_every_point_is_the_exact_one_or_just_above(
+def test_every_point_is_at_or_just_above_the_exact_one(
     K: int, epsilon: float, Delta: float, affected: int, kind: str
 ) -> None:
     problem = Problem(K, Privacy(epsilon, Delta), Privacy(1.0, 0.1), affected)
@@ -49,18 +49,18 @@ def test_every_point_is_the_exact_one_or_just_above(
 
 
 @pytest.mark.parametrize("Delta", [0.0, 1e-4])
-def test_a_profile_falls_and_is_convex_in_growth(Delta: float) -> None:
+def test_a_profile_decreases_and_is_convex_in_the_growth(Delta: float) -> None:
     solution = solve(Problem.from_allowance(21, 4, 0.2, Delta, 1e-3))
     epsilons = np.linspace(-2, 2, 81)
     deltas = privacy_profile(solution.gamma, solution.problem, epsilons).deltas
     assert np.all(np.diff(deltas) <= 1e-12)
     slopes = np.diff(deltas) / np.diff(np.exp(epsilons))
     assert np.all(np.diff(slopes) >= -1e-9)
-    assert np.all(deltas >= -np.expm1(epsilons) - 1e-15)  # what equal datasets already cost below ε = 0
+    assert np.all(deltas >= -np.expm1(epsilons) - 1e-15)  # below ε = 0 equal datasets already have this δ
 
 
 @pytest.mark.parametrize("Delta", [0.0, 1e-5, 1e-2])
-def test_a_designed_noise_function_uses_its_budget_and_no_more(Delta: float) -> None:
+def test_a_designed_noise_function_uses_exactly_its_budget(Delta: float) -> None:
     problem = Problem.from_allowance(K=15, m=3, epsilon=0.2, Delta=Delta)
     solution = solve(problem)
     profile = privacy_profile(solution.gamma, problem, [problem.target.epsilon])
@@ -70,7 +70,7 @@ def test_a_designed_noise_function_uses_its_budget_and_no_more(Delta: float) -> 
     assert verify(relaxed, solution.gamma).margin >= 0
 
 
-def test_the_pair_attains_what_is_said() -> None:
+def test_the_pair_attains_the_profile() -> None:
     problem = Problem(9, Privacy(0.5, 1e-3), Privacy(1.0, 0.01), 4)
     profile = privacy_profile(random_noise(np.random.default_rng(2), 9, "uniform"), problem, EPSILONS)
     P, Q = profile.pairs.T
@@ -80,7 +80,7 @@ def test_the_pair_attains_what_is_said() -> None:
     assert leak == pytest.approx(profile.attained, abs=1e-12)
 
 
-def test_no_points_asked_none_returned() -> None:
+def test_an_empty_list_of_epsilons_gives_no_points() -> None:
     profile = privacy_profile(np.zeros(4), Problem.from_allowance(3, 1, 0.1), [])
     assert profile.deltas.shape == (0,)
     assert profile.pairs.shape == (0, 2)
@@ -102,7 +102,7 @@ def test_invalid_epsilons_are_refused(epsilons: Sequence[float]) -> None:
     ],
 )
 @for_each("seed", range(4))
-def test_every_answer_covers_all_neighbours_whatever_was_asked_before(problem: Problem, seed: int) -> None:
+def test_every_point_covers_all_neighbours_in_any_order_of_queries(problem: Problem, seed: int) -> None:
     random = np.random.default_rng(seed)
     noise = NoiseFunction.from_upper_half(random.random((problem.K + 1) // 2), problem.K)
     epsilons = random.permutation(np.linspace(0, 4, 17))

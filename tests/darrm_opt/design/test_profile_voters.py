@@ -1,4 +1,4 @@
-"""γ for voters that state a privacy profile, against an oracle that shares no code with the design.
+"""γ for voters with a privacy profile, against an independent oracle.
 
 The oracle (`campaigns.profiles`) enumerates every multiset of vertices; the whole linear program is solved with
 SciPy.
@@ -37,7 +37,7 @@ THREE = [(0.0, 0.02), (0.1, 0.004), (0.3, 0.0)]
 
 
 def best_utility(K: int, points: Any, target: tuple[float, float], weights: Any, affected: int) -> float:
-    """Return the utility of the best γ by the whole linear program."""
+    """Return the utility of the best γ by the full linear program."""
     limit = math.exp(target[0]) - 1 + 2 * target[1]
     program = rows(K, points, target[0], affected)
     answer = linprog(-np.asarray(weights), A_ub=program, b_ub=np.full(len(program), limit), bounds=(0, 1))
@@ -96,7 +96,7 @@ def test_the_optimum_is_that_of_complete_enumeration(
 
 
 def hostile(K: int, seed: int) -> NoiseFunction:
-    """Return a γ that is flat, jagged, or nearly a step."""
+    """Return a γ that is flat, jagged, or almost a step."""
     draw = np.random.default_rng(seed)
     upper = draw.uniform(0, 1, (K + 1) // 2) ** draw.choice([0.1, 1.0, 5.0])
     upper = [np.sort(upper), upper, np.where(upper > 0.5, 1.0, 0.0), np.round(upper, 1)][seed % 4]
@@ -104,7 +104,7 @@ def hostile(K: int, seed: int) -> NoiseFunction:
 
 
 @pytest.mark.parametrize("case", range(len(CASES)))
-def test_a_hostile_gamma_is_refused_or_repaired_as_the_oracle_says(case: int) -> None:
+def test_a_hostile_gamma_is_refused_or_repaired_in_agreement_with_the_oracle(case: int) -> None:
     K, points, target, affected = CASES[case]
     problem, limit = problem_of(K, points, target, affected), math.exp(target[0]) - 1 + 2 * target[1]
     program = rows(K, points, target[0], affected)
@@ -114,7 +114,7 @@ def test_a_hostile_gamma_is_refused_or_repaired_as_the_oracle_says(case: int) ->
         repaired, certificate = certify(problem, noise)
         assert (program @ repaired.upper_half).max() <= limit + 1e-12
         assert certificate.bound <= certificate.limit
-        if worst > 1e-9:  # no more is given up than rounding asks for
+        if worst > 1e-9:  # no more is lost than rounding requires
             scale = min(1.0, limit / worst)
             assert repaired.values.max() >= scale * noise.values.max() * (1 - 1e-9)
         if worst > limit + 1e-9:
@@ -143,8 +143,8 @@ def test_kernel_numpy_and_enumeration_find_the_same_worst_case(seed: int) -> Non
 
 @pytest.mark.skipif(not HAS_KERNEL, reason="no compiled kernel here")
 @pytest.mark.parametrize(("K", "affected"), [(4, 4), (6, 6), (7, 3), (8, 8)])
-def test_what_a_search_leaves_out_is_within_its_bound(K: int, affected: int) -> None:
-    # few multisets are looked at one by one where the level is near the worst: all others rest on bounds of nodes
+def test_multisets_omitted_by_a_search_are_within_its_bound(K: int, affected: int) -> None:
+    # near the worst level few multisets are evaluated: all others rely on the bounds of nodes
     problem = problem_of(K, TWO, (0.3, 1e-5), affected)
     constraint = PrivacyConstraint.of(problem)
     program = np.concatenate([constraint.rows(counts) for counts in ConstraintGenerator(problem).blocks()])
@@ -159,7 +159,7 @@ def test_what_a_search_leaves_out_is_within_its_bound(K: int, affected: int) -> 
 
 @pytest.mark.skipif(not HAS_KERNEL, reason="the sweep is compiled")
 @pytest.mark.parametrize(("delta_at_0", "Delta"), [(0.013, 1e-5), (0.03, 0.0), (0.013, 1e-3)])
-def test_a_sweep_is_complete_where_nobody_can_enumerate(delta_at_0: float, Delta: float) -> None:
+def test_a_sweep_is_complete_beyond_enumeration(delta_at_0: float, Delta: float) -> None:
     K, random = 41, np.random.default_rng(5)
     for affected in (K, 17):
         problem = problem_of(K, [(0.0, delta_at_0), (0.1, Delta)], (0.2, 1e-4), affected)
@@ -169,17 +169,17 @@ def test_a_sweep_is_complete_where_nobody_can_enumerate(delta_at_0: float, Delta
             noise = hostile(K, seed)
             found = worst_case(noise, constraint, above=-1.0)
             assert found.value <= found.bound <= found.value + 1e-9
-            # one voter after another, from many places: none of these multisets is worse
+            # moving one voter at a time, from many starts, finds no worse multiset
             counts = random.multinomial(affected, random.dirichlet(np.full(moving.size, 0.2), 400))
             counts[:, :2] += random.multinomial(K - affected, [0.5, 0.5], 400)
             assert constraint.values(noise.signed, counts).max() <= found.bound
-            # nor is anything above a level that is just above it
+            # and none exceeds a level just above it
             level = found.bound + 1e-9
             assert worst_case(noise, constraint, above=level).bound <= level + 1e-9
 
 
 @pytest.mark.skipif(not HAS_KERNEL, reason="the sweep is compiled")
-def test_two_points_of_many_voters_are_solved_to_the_end() -> None:
+def test_two_points_of_many_voters_are_solved_to_optimality() -> None:
     solution = solve(problem_of(101, [(0.0, 0.0129650535132), (0.0999300010473, 1e-5)], (0.1, 1e-5)))
     assert solution.status is Status.OPTIMAL
     assert solution.gap < 1e-6
@@ -208,7 +208,7 @@ def test_ball_arithmetic_finds_the_same_worst_case(case: int) -> None:
         (4, TWO, [(0.2, 0.01)], 4),
     ],
 )
-def test_several_targets_at_once(K: int, points: Any, targets: Any, affected: int) -> None:
+def test_several_targets_hold_simultaneously(K: int, points: Any, targets: Any, affected: int) -> None:
     voter = PrivacyProfile(points) if len(points) > 1 else Privacy(*points[0])
     asked = Problem(K, voter, TargetProfile(targets), affected)
     found = solve(asked)
@@ -224,7 +224,7 @@ def test_several_targets_at_once(K: int, points: Any, targets: Any, affected: in
     alone = [solve(problem) for problem in asked.each_target]
     assert found.utility <= min(one.utility for one in alone) + 1e-6
     breaks = 0
-    # What suits one of them breaks another, and `certify` scales it until all hold.
+    # A γ for one target violates another, and `certify` scales it until all hold.
     for one in alone:
         scaled, proof = certify(asked, one.noise)
         assert (program @ scaled.upper_half - limits).max() <= 1e-12
@@ -245,18 +245,18 @@ def test_several_targets_at_once(K: int, points: Any, targets: Any, affected: in
 
 
 @pytest.mark.parametrize("voter", [Privacy(0.1, 1e-5), PrivacyProfile(TWO)], ids=["point", "profile"])
-def test_several_targets_have_a_release_to_fall_back_on(voter: Privacy) -> None:
+def test_several_targets_have_a_fallback(voter: Privacy) -> None:
     asked = Problem(11, voter, TargetProfile([(0.2, 0.03), (0.4, 1e-3)]))
-    found = solve(asked, time_limit=1e-9)  # no round comes to an end
+    found = solve(asked, time_limit=1e-9)  # no round finishes
     assert found.status is Status.TIME_LIMIT
     assert 0.05 < found.utility < solve(asked).utility < found.upper_bound
     assert verify(asked, found.gamma).margin >= 0
     vast = Problem(100_001, Privacy(0.1, 1e-5), asked.target, 50_000)
-    with refused("time_limit"):  # as of one target: proving anything takes longer
+    with refused("time_limit"):  # as for one target: any proof takes longer
         solve(vast, time_limit=1)
 
 
-def test_invalid_targets_are_rejected() -> None:
+def test_invalid_targets_are_refused() -> None:
     for targets in ([], [(i / 10, 0.1 / 2**i) for i in range(1, 18)]):
         with refused("target"):
             TargetProfile(targets)
@@ -266,10 +266,10 @@ def test_invalid_targets_are_rejected() -> None:
     with refused("method"):
         solve(several, method="enumerate")
     with refused("problem"):
-        PrivacyConstraint.of(several)  # one target at a time: the first alone would prove too little
+        PrivacyConstraint.of(several)  # a list of targets is not a voter
 
 
-def test_a_profile_as_target_asks_for_all_of_its_points() -> None:
+def test_a_profile_as_target_requires_all_its_points() -> None:
     asked = Problem(5, Privacy(0.1), PrivacyProfile(TWO))
     assert asked == Problem(5, Privacy(0.1), TargetProfile(PrivacyProfile(TWO).points))
     assert asked.target.points == PrivacyProfile(TWO).points
@@ -284,14 +284,14 @@ def test_a_profile_of_one_point_is_that_privacy_bit_for_bit() -> None:
     assert (solve(plain).gamma == solve(stated).gamma).all()
 
 
-def test_utility_never_falls_as_points_are_added() -> None:
+def test_utility_never_decreases_with_more_points() -> None:
     points = [(0.3, 0.0), (0.0, 0.04), (0.1, 0.01), (0.2, 0.002), (0.05, 0.022)]
     utilities = [solve(problem_of(7, points[: n + 1], (0.3, 0.0))).utility for n in range(len(points))]
     assert all(after >= before - 1e-9 for before, after in itertools.pairwise(utilities))
     assert utilities[-1] > utilities[0] + 0.1
 
 
-def test_a_problem_and_its_solution_are_read_back() -> None:
+def test_a_problem_and_its_solution_round_trip() -> None:
     problem = problem_of(5, THREE, (0.25, 0.0), 3)
     record = problem_record(problem)
     assert record["profile"] == [[0.0, 0.02], [0.1, 0.004], [0.3, 0.0]]
@@ -328,7 +328,7 @@ def test_a_joint_search_finds_the_worst_case_at_every_slope(seed: int) -> None:
     for k, multiset in enumerate(counts):
         found = base._replace(q=float(q[k])).values(noise.signed, multiset[np.newaxis])
         assert found[0] == pytest.approx(values[k], abs=1e-11)
-    # what does not reach its level is left out at it
+    # multisets below the level are omitted, with a bound at the level
     bounds, counts = search_jointly(noise, base, q, values + 1e-3)
     assert (bounds >= values).all()
     assert bounds == pytest.approx(values + 1e-3, abs=1e-11)

@@ -1,4 +1,4 @@
-"""Report: what is said of a proved number is never less than the number."""
+"""Report: a printed bound is never below the proved number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from darrm_opt.rounding import as_written
 
 
 @given(st.floats(0, 1e12), st.sampled_from([".4g", ".6g", ".6f", ".6e"]))
-def test_a_bound_in_few_digits_is_never_less_than_it_is(value: float, form: str) -> None:
+def test_a_bound_is_printed_rounded_up(value: float, form: str) -> None:
     shown = text_above(value, form)
     assert as_written(float(shown)) >= as_written(value)
     assert len(shown) <= len(format(value, f"#{form}")) + 1  # with its zeros: 1.0000000001 in four digits is 1.001
@@ -23,6 +23,6 @@ def test_a_bound_in_few_digits_is_never_less_than_it_is(value: float, form: str)
     assert text_above(math.inf, form) == "inf"
 
 
-def test_a_guarantee_is_rounded_up_and_short_where_it_can_be() -> None:
+def test_a_guarantee_is_rounded_up_and_short_if_possible() -> None:
     assert guarantee(Privacy(0.2676, 0.000299970001)) == "(0.2676, 0.000299971)-DP"
     assert guarantee(Privacy(0.3)) == "0.3-DP"

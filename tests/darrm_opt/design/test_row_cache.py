@@ -1,4 +1,4 @@
-"""Row cache: rows from the cache are those of the constraint, bit for bit, whatever was asked before."""
+"""Row cache: its rows are those of the constraint, bit for bit, after any earlier queries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_rows_are_those_of_the_constraint(K: int, Delta: float) -> None:
             assert rows.cached_rows(constraint, some[:0]).shape == (0, constraint.entries)
 
 
-def test_a_full_cache_makes_rows_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_cache_still_computes_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem.from_allowance(K=8, m=2, epsilon=0.37)
     constraint = PrivacyConstraint.of(problem)
     every = np.concatenate(list(ConstraintGenerator(problem).blocks()))
@@ -52,7 +52,7 @@ def test_an_interruption_leaves_no_row_of_two_multisets(monkeypatch: pytest.Monk
         assert rows.cached_rows(constraint, some).tobytes() == constraint.rows(some).tobytes()
 
 
-def test_a_child_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
+def test_a_child_process_does_not_wait_for_a_lock_of_a_parent_thread() -> None:
     constraint = PrivacyConstraint.of(Problem.from_allowance(K=5, m=2, epsilon=0.43))
-    with rows._line(constraint.K, constraint.corners)._lock:  # as another thread holds it while it makes rows
+    with rows._line(constraint.K, constraint.corners)._lock:  # as if another thread were computing rows
         assert forked(lambda: str(rows._line(constraint.K, constraint.corners)._lock.locked())) == "False"

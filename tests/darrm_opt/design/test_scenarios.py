@@ -1,4 +1,4 @@
-"""Objectives of the true error over scenarios: the mean, the worst, against the error function and other optima."""
+"""Mean and worst true error over scenarios: against the error function and other optima."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def errors(noise: NoiseFunction, scenarios: Array) -> Array:
 
 
 def best_by_hand(problem: Problem, scenarios: Array, *, worst: bool) -> float:
-    """Return the least mean (or worst) error over all private γ: every row written out, solved by SciPy.
+    """Return the least mean (or worst) error over all private γ, by the full program in SciPy.
 
-    tv error in a scenario = |the gap of the vote − what of it is kept| is linear in γ up to its sign: two rows each.
+    The tv error in a scenario, |gap of the vote − its kept part|, is linear in γ up to its sign: two rows each.
     """
     constraint, K = PrivacyConstraint.of(problem), problem.K
     rows = np.concatenate([constraint.rows(counts) for counts in ConstraintGenerator(problem).blocks()])
@@ -42,7 +42,7 @@ def best_by_hand(problem: Problem, scenarios: Array, *, worst: bool) -> float:
     units = np.array(
         [errors(NoiseFunction.from_upper_half(1e-3 * unit, K), scenarios) for unit in np.eye(n)]
     )  # |a₀ − 1e-3·a_l|
-    # the sign of the gap where γ is small is that of a₀, so slopes follow by differences
+    # for small γ the sign of the gap is that of a₀, so slopes follow from differences
     slopes = (units - zero).T * 1e3
     columns = 1 if worst else S
     pick = np.ones((S, 1)) if worst else np.eye(S)
@@ -57,7 +57,7 @@ def best_by_hand(problem: Problem, scenarios: Array, *, worst: bool) -> float:
 
 @for_each("worst", [False, True])
 @for_each("problem", PROBLEMS)
-def test_the_optimum_is_that_of_the_whole_program(problem: Problem, *, worst: bool) -> None:
+def test_the_optimum_is_that_of_the_full_program(problem: Problem, *, worst: bool) -> None:
     scenarios = np.random.default_rng(4).random((12, problem.K))
     solution = solve(problem, over_scenarios(scenarios, worst=worst))
     verify(problem, solution.gamma)
@@ -71,7 +71,7 @@ def test_the_optimum_is_that_of_the_whole_program(problem: Problem, *, worst: bo
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
-def test_nobody_private_has_a_smaller_mean_or_worst_error(problem: Problem) -> None:
+def test_no_private_gamma_has_a_smaller_mean_or_worst_error(problem: Problem) -> None:
     scenarios = np.random.default_rng(9).random((30, problem.K))
     mean, worst = (solve(problem, over_scenarios(scenarios, worst=flag)).noise for flag in (False, True))
     others = [solve(problem, objective).noise for objective in ("rectangular", "shared(1,1)", "uniform")]
@@ -80,7 +80,7 @@ def test_nobody_private_has_a_smaller_mean_or_worst_error(problem: Problem) -> N
         assert errors(worst, scenarios).max() <= errors(other, scenarios).max() + 1e-8
 
 
-def test_masses_weigh_and_scenarios_of_no_mass_do_not_count() -> None:
+def test_masses_are_weights_and_scenarios_of_mass_0_are_ignored() -> None:
     problem, p = PROBLEMS[0], np.array([0.1, 0.55, 0.8, 0.95])
     one = solve(problem, over_scenarios(p, [1, 0, 2, 1]))
     same = solve(problem, over_scenarios(p[[0, 2, 2, 3]]))
@@ -88,7 +88,7 @@ def test_masses_weigh_and_scenarios_of_no_mass_do_not_count() -> None:
     assert one.utility == pytest.approx(same.utility, abs=1e-9)
 
 
-def test_shared_scenarios_are_rows_of_equal_voters() -> None:
+def test_a_shared_scenario_has_equal_voters() -> None:
     problem, p = PROBLEMS[1], np.array([0.2, 0.6, 0.9])
     shared = solve(problem, over_scenarios(p))
     spelled = solve(problem, over_scenarios(np.repeat(p[:, np.newaxis], problem.K, axis=1)))
@@ -100,18 +100,20 @@ def test_minimax_is_the_worst_over_its_grid() -> None:
     grid = np.linspace(0.5, 1, 21)
     named, given = solve(problem, minimax(points=21)), solve(problem, over_scenarios(grid, worst=True))
     assert np.array_equal(named.gamma, given.gamma)
-    finer = [solve(problem, minimax(points=points)).utility for points in (11, 21, 41)]  # each grid holds the last
+    finer = [
+        solve(problem, minimax(points=points)).utility for points in (11, 21, 41)
+    ]  # each grid contains the previous one
     assert all(coarse >= fine - 1e-9 for coarse, fine in itertools.pairwise(finer))
 
 
-def test_draws_follow_the_seed() -> None:
+def test_draws_depend_on_the_seed_only() -> None:
     problem = PROBLEMS[0]
     one, again, other = (solve(problem, expected_error(scenarios=20, seed=seed)) for seed in (3, 3, 4))
     assert np.array_equal(one.gamma, again.gamma)
     assert one.utility == again.utility != other.utility
 
 
-def test_more_privacy_never_costs_less() -> None:
+def test_a_stricter_target_never_has_a_smaller_error() -> None:
     utilities = [
         solve(Problem.from_allowance(9, m, 0.3, 1e-3), expected_error(scenarios=25)).utility for m in (1, 2, 4, 9)
     ]
@@ -122,12 +124,12 @@ def test_more_privacy_never_costs_less() -> None:
     "objective",
     [expected_error(), expected_error(0.5, 0.9, 17, 5), minimax(), minimax(0.6, 0.99, 7), expected_error(seed=2**53)],
 )
-def test_a_text_reads_back(objective: ScenarioObjective) -> None:
+def test_the_text_form_round_trips(objective: ScenarioObjective) -> None:
     assert parse_scenarios(str(objective)) == objective
     assert as_objective(str(objective)) == objective
 
 
-def test_scenarios_at_hand_are_named_by_what_they_are() -> None:
+def test_given_scenarios_have_a_canonical_name() -> None:
     p = np.array([0.1, 0.9])
     assert over_scenarios(p) == over_scenarios(p.tolist())
     assert over_scenarios(p) != over_scenarios(p, [1, 2])

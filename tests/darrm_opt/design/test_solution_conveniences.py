@@ -1,4 +1,4 @@
-"""Conveniences of a solution: its text, its HTML, its plot, its file; and the repr of what releases it."""
+"""A solution as text, HTML, plot and file, and the repr of its release."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def test_the_text_is_that_of_the_command_line() -> None:
 
 
 def test_the_html_is_well_formed_and_shows_gamma() -> None:
-    page = ET.fromstring(SOLUTION._repr_html_())  # noqa: S314 — ours, from numbers
+    page = ET.fromstring(SOLUTION._repr_html_())  # noqa: S314 — our output
     cells = ["".join(cell.itertext()) for cell in page.iter("td")]
     assert cells == ["0, 4", "1.000000", "1.0000", "1, 3", "0.500000", "0.7500", "2", "0.000000", "a tie"]
     assert "1-DP" in "".join(page.itertext())
 
 
-def test_the_plot_shows_itself() -> None:
+def test_a_solution_is_shown_as_its_plot() -> None:
     pytest.importorskip("matplotlib")
     figure: Any = SOLUTION.plot()
     assert figure._repr_svg_().startswith("<?xml")
     assert figure._repr_png_().startswith(b"\x89PNG")
 
 
-def test_what_is_saved_is_loaded_bit_for_bit_and_proved(tmp_path: Path) -> None:
+def test_a_saved_solution_is_loaded_bit_for_bit_and_verified(tmp_path: Path) -> None:
     path = tmp_path / "gamma.json"
     SOLUTION.save(path)
     again = Solution.load(path)
@@ -56,7 +56,7 @@ def test_what_is_saved_is_loaded_bit_for_bit_and_proved(tmp_path: Path) -> None:
         (None, InvalidSolution),
     ],
 )
-def test_a_file_is_not_believed(change: dict[str, object] | None, error: type[Exception], tmp_path: Path) -> None:
+def test_a_loaded_file_is_verified(change: dict[str, object] | None, error: type[Exception], tmp_path: Path) -> None:
     path = tmp_path / "gamma.json"
     SOLUTION.save(path)
     record = json.loads(path.read_text("utf-8"))
@@ -65,7 +65,7 @@ def test_a_file_is_not_believed(change: dict[str, object] | None, error: type[Ex
         Solution.load(path)
 
 
-def test_what_is_taken_from_a_file_is_named(tmp_path: Path) -> None:
+def test_unverified_claims_of_a_file_are_documented(tmp_path: Path) -> None:
     """The upper bound and the status do not follow from γ: a file may overstate them, and the documentation says so."""
     path = tmp_path / "gamma.json"
     SOLUTION.save(path)
@@ -77,7 +77,7 @@ def test_what_is_taken_from_a_file_is_named(tmp_path: Path) -> None:
     assert all(name in Solution.load.__doc__ for name in ("`upper_bound`", "`status`"))
 
 
-def test_a_private_majority_says_what_it_is() -> None:
+def test_the_repr_of_a_private_majority_states_its_guarantee() -> None:
     said = repr(PrivateVote(SOLUTION))
     assert said.startswith("PrivateVote(K=4, classes=2, the majority of 4 votes or a fair coin")
     assert said.endswith("each release 1-DP, affected=4, budget=None)")

@@ -1,6 +1,6 @@
-"""The soundness campaign in short: whatever is certified is private in exact arithmetic, and the judge can tell.
+"""The soundness campaign in short: certified answers are private in exact arithmetic, and the judge detects others.
 
-The long form, and what came of it: docs/soundness.md.
+The long form and its results: docs/soundness.md.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ def findings() -> list[Finding]:
     return small + [finding(2, number, (20, 21, 25, 31), largest_Delta=1e-3) for number in range(10)]
 
 
-def test_a_hundred_certified_answers_are_private_without_exception(findings: list[Finding]) -> None:
+def test_a_hundred_certified_answers_are_private(findings: list[Finding]) -> None:
     assert len(findings) == 100
     assert [fault for finding in findings for fault in row(finding).faults] == []
     assert all(finding.solution.certificate.margin >= 0 for finding in findings)
     assert {finding.solution.status for finding in findings} <= {Status.OPTIMAL, Status.ROUNDING_LIMIT}
 
 
-def test_they_cover_what_is_accepted(findings: list[Finding]) -> None:
+def test_the_cases_cover_all_kinds_of_problems(findings: list[Finding]) -> None:
     kinds = Tally([row(finding) for finding in findings]).kinds("problem")
     assert len(kinds) == 10
     assert min(kinds.values()) >= 3
 
 
-def test_plain_solver_answers_are_often_not_private(findings: list[Finding]) -> None:
+def test_raw_solver_answers_are_often_not_private(findings: list[Finding]) -> None:
     for name in soundness.TOLERANCES:
         needed = [finding.plain[name] for finding in findings if finding.plain]
         assert len(needed) >= 50
         assert sum(value > 0 for value in needed) >= 5
 
 
-def test_the_judge_sees_a_breach() -> None:
+def test_the_judge_detects_a_violation() -> None:
     seen = 0
     for seed in range(20):
         rng = np.random.default_rng((seed, 61))
@@ -58,7 +58,7 @@ def test_the_judge_sees_a_breach() -> None:
     assert seen >= 5
 
 
-def test_a_multiset_within_the_limit_is_not_a_breach() -> None:
+def test_a_multiset_within_the_limit_is_not_a_violation() -> None:
     case = ProblemCase(5, 0.1, 0.01, 0.1, 0.01, 5)
     rng = np.random.default_rng(62)
     nothing = NoiseFunction(np.zeros(6))

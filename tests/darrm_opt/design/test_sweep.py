@@ -20,7 +20,7 @@ MS = [1, 5, 2, 8, 3.5]
 @for_each("shape", ["free", "monotone"])
 @for_each("objective", ["rectangular", "shared(1,1)"])
 @for_each(("K", "epsilon", "Delta", "affected"), [(11, 0.1, 0.0, 11), (12, 0.3, 1e-4, 12), (15, 0.2, 1e-2, 6)])
-def test_a_tradeoff_is_one_solve_after_another(
+def test_a_tradeoff_equals_single_solves(
     K: int, epsilon: float, Delta: float, affected: int, objective: str, shape: Shape
 ) -> None:
     problem = Problem.from_allowance(K, 1, epsilon, Delta, None, affected)
@@ -36,7 +36,7 @@ def test_a_tradeoff_is_one_solve_after_another(
     assert np.all(np.diff(np.array(line.utilities)[np.argsort(MS)]) >= -1e-9)
 
 
-def test_voters_without_an_allowance_are_asked_by_target() -> None:
+def test_voters_without_an_allowance_are_swept_over_targets() -> None:
     problem = Problem(7, Privacy(math.inf), Privacy(1.0), 1)
     line = tradeoff(problem, [0.5, 0.25], delta=1e-3)
     assert line.target_epsilons == (0.5, 0.25)
@@ -59,7 +59,7 @@ def test_a_sweep_yields_the_strictest_target_first() -> None:
     )
 
 
-def test_a_sweep_keeps_its_total_time() -> None:
+def test_a_sweep_observes_its_time_limit() -> None:
     problems = [Problem.from_allowance(301, m, 0.1, 1e-3) for m in (2, 3)]
     for _, solution in solve_sweep(problems, total_time_limit=0.0):
         assert solution.status is Status.TIME_LIMIT

@@ -1,6 +1,6 @@
-"""Time limits: what a solve falls back on, that every search stops, and what is refused before any work.
+"""Time limits: fallbacks of a solve, stopping of searches, and refusals before any work.
 
-The clock is a counter here: each look at it takes a fixed time, so nothing depends on the machine.
+The clock is a counter: each reading takes a fixed time, so nothing depends on the machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from darrm_opt.noise import NoiseFunction
 
 
 def counting_clock(monkeypatch: pytest.MonkeyPatch, step: float) -> Callable[[], int]:
-    """Make every look at the clock take ``step`` seconds; return how many looks there have been."""
+    """Make every reading of the clock take ``step`` seconds; return the count of readings."""
     looks = itertools.count()
     seen = [0]
 
@@ -64,7 +64,7 @@ PRIVATE = [
 
 
 @for_each("problem", PRIVATE)
-def test_the_closed_form_is_private_and_the_best_of_them(problem: Problem) -> None:
+def test_the_fallback_is_the_best_private_closed_form(problem: Problem) -> None:
     objective = rectangular().linear_goal(problem.K).utility
     noise, certificate = best_closed_form(problem, PrivacyConstraint.of(problem), objective)
     assert certificate.margin >= 0
@@ -76,7 +76,7 @@ def test_the_closed_form_is_private_and_the_best_of_them(problem: Problem) -> No
 
 
 @for_each("problem", PRIVATE)
-def test_no_time_at_all_still_gives_the_best_of_the_closed_forms_and_the_monotone_one(problem: Problem) -> None:
+def test_a_time_limit_of_almost_0_gives_the_best_closed_form_or_monotone_gamma(problem: Problem) -> None:
     solution = solve(problem, time_limit=1e-9)
     monotone = solve(problem, shape="monotone")
     assert solution.status is Status.TIME_LIMIT
@@ -85,8 +85,8 @@ def test_no_time_at_all_still_gives_the_best_of_the_closed_forms_and_the_monoton
     assert solution.upper_bound >= solve(problem).utility
 
 
-def test_where_time_runs_out_midway_a_better_monotone_answer_stands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """K = 101, Δ = 0.2: a search takes seconds. What the program has by then is worth less than the monotone γ."""
+def test_at_the_time_limit_a_better_monotone_answer_is_returned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """K = 101, Δ = 0.2: a search takes seconds, and the incumbent is then worse than the monotone γ."""
     problem = Problem.from_allowance(101, 2, 0.3, 0.2, delta=0.1)
     monotone = solve(problem, shape="monotone")
 
@@ -105,7 +105,7 @@ def test_where_time_runs_out_midway_a_better_monotone_answer_stands(monkeypatch:
 
 @for_each("problem", [PRIVATE[1], Problem.from_allowance(65, 2, 0.3, 1e-3)])
 @for_each("shape", ["free", "monotone"])
-def test_a_limit_that_is_not_reached_changes_no_bit(problem: Problem, shape: Any) -> None:
+def test_a_limit_that_is_not_reached_does_not_change_the_answer(problem: Problem, shape: Any) -> None:
     without, within = solve(problem, shape=shape), solve(problem, shape=shape, time_limit=1e6)
     assert within.gamma.tobytes() == without.gamma.tobytes()
     assert (within.status, within.upper_bound) == (without.status, without.upper_bound)
@@ -126,7 +126,7 @@ def test_a_proof_that_takes_too_long_is_never_called_optimal(monkeypatch: pytest
 
 @for_each("case", [random_case(np.random.default_rng((seed, 21)), (1, 2, 3, 4, 7, 9)) for seed in range(40)])
 def test_one_voter_is_proved_without_a_search(case: ProblemCase) -> None:
-    """Its bound covers every multiset in exact arithmetic, and a search agrees with its certificate."""
+    """The bound covers all multisets in exact arithmetic, and a search agrees with the certificate."""
     problem = case.problem
     constraint = PrivacyConstraint.of(problem)
     noise, certificate = one_voter(problem, constraint)
@@ -145,7 +145,7 @@ def test_one_voter_is_proved_without_a_search(case: ProblemCase) -> None:
         assert noise.values == pytest.approx(best.values, abs=1e-9 + 1e-12 / constraint.limit)
 
 
-def test_there_is_a_private_gamma_even_where_no_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_a_private_gamma_even_if_no_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     def too_long(*_: object, **__: object) -> Any:
         raise TimeLimitReached
 
@@ -175,7 +175,7 @@ def test_a_monotone_search_stops_at_its_deadline(Delta: float, affected: int) ->
 def test_every_phase_stops_soon_after_the_limit(
     monkeypatch: pytest.MonkeyPatch, K: int, Delta: float, shape: Any
 ) -> None:
-    """Searches look at the clock at least once for a few milliseconds of work: by the count of looks, none goes on."""
+    """Searches read the clock every few milliseconds: the count of readings shows that none continues."""
     problem = Problem.from_allowance(K, 3, 0.1, Delta)
     looks = counting_clock(monkeypatch, 0.002)
     solution = solve(problem, shape=shape, time_limit=1.0)
@@ -184,11 +184,9 @@ def test_every_phase_stops_soon_after_the_limit(
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_the_inner_search_for_a_monotone_answer_keeps_the_limit_of_the_whole(
-    monkeypatch: pytest.MonkeyPatch, path: str
-) -> None:
+def test_the_inner_monotone_search_observes_the_time_limit(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     problem = Problem.from_allowance(401, 3, 0.1, 1e-3)
-    step = 0.002 if path == "numpy" else 0.02  # the kernel has a clock of its own, and looks at this one once a search
+    step = 0.002 if path == "numpy" else 0.02  # the kernel has its own clock, and reads this one once per search
     looks = counting_clock(monkeypatch, step)
     with searched_by(path):
         solution = solve(problem, time_limit=2.0)
@@ -204,22 +202,22 @@ def test_the_inner_search_for_a_monotone_answer_keeps_the_limit_of_the_whole(
 @pytest.mark.parametrize(
     ("K", "Delta", "affected"), [(100_000, 0.0, None), (100_000, 0.0, 50_000), (20_000, 1e-3, None), (5001, 0.0, 2500)]
 )
-def test_what_could_not_even_be_proved_is_refused_before_any_work(
+def test_problems_that_cannot_be_proved_are_refused_before_any_work(
     monkeypatch: pytest.MonkeyPatch, K: int, Delta: float, affected: int | None, path: str
 ) -> None:
-    monkeypatch.setattr(solver, "MasterProgram", None)  # nothing is built
+    monkeypatch.setattr(solver, "MasterProgram", None)  # nothing is computed
     with searched_by(path), refused("time_limit", "5"):
         solve(Problem.from_allowance(K, 3, 0.1, Delta, affected=affected), time_limit=5)
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_monotone_search_of_very_many_voters_is_frugal_and_watches_the_clock(path: str) -> None:
-    """A pair of rows of means is held at a time, of 50,001 × 50,001: 20 GB would be all of them."""
+def test_a_monotone_search_of_very_many_voters_uses_little_memory_and_stops(path: str) -> None:
+    """One pair of rows of means is in memory at a time; all 50,001 × 50,001 would take 20 GB."""
     K, r = 100_000, 50_000
     constraint = PrivacyConstraint.of(Problem(K, Privacy(1e-5, 1e-7), Privacy(0.3, 1e-3), r))
     noise = NoiseFunction.from_upper_half(np.linspace(1e-4, 1e-3, K // 2), K)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with searched_by(path), pytest.raises(TimeLimitReached):  # where all would take days
+    with searched_by(path), pytest.raises(TimeLimitReached):  # all would take days
         worst_case(noise, constraint, deadline=time.perf_counter() + 0.3)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000  # KiB
 
@@ -234,12 +232,12 @@ def test_too_large_a_matrix_is_refused_before_any_work() -> None:
 
 @pytest.mark.parametrize("Delta", [0.0, 0.01, 0.3])
 @pytest.mark.parametrize(("K", "affected"), [(12, 5), (40, 30), (9, 9), (7, 1)])
-def test_the_means_some_at_a_time_are_all_of_them(
+def test_means_in_blocks_are_those_of_one_computation(
     monkeypatch: pytest.MonkeyPatch, K: int, affected: int, Delta: float
 ) -> None:
     constraint = PrivacyConstraint.of(Problem(K, Privacy(0.3, Delta), Privacy(0.9, Delta / 2), affected))
     noise = NoiseFunction.from_upper_half(np.sort(np.random.default_rng(K).random((K + 1) // 2)), K)
-    for terms in (0, 64):  # by products with a matrix, and without
+    for terms in (0, 64):  # with and without matrix products
         monkeypatch.setattr(monotone, "MAX_TERMS", terms)
         with searched_by("numpy"):
             whole = worst_case(noise, constraint, above=-math.inf, most=10_000)
@@ -251,11 +249,11 @@ def test_the_means_some_at_a_time_are_all_of_them(
 
 
 @for_each(("K", "Delta"), [(5001, 0.0), (1001, 0.1), (801, 0.9), (301, 0.5)])
-def test_what_can_be_proved_is_not_refused(K: int, Delta: float) -> None:
+def test_problems_that_can_be_proved_are_not_refused(K: int, Delta: float) -> None:
     assert 2 * monotone_search_seconds(Problem.from_allowance(K, 3, 0.1, Delta)) < 5
 
 
-# ------------------------------------------------------------------------------------ far off their ends
+# ------------------------------------------------------------------------------------ voters away from the ends
 
 
 @pytest.mark.parametrize(("K", "Delta"), [(401, 0.9), (101, 0.5)])
@@ -265,8 +263,8 @@ def test_gamma_0_is_private_whatever_the_voters(K: int, Delta: float) -> None:
     assert sum(certificate.worst_corners.values()) == K
 
 
-def test_hundreds_of_voters_off_their_ends_are_searched() -> None:
-    """K = 801, Δ = 0.9: mean^k/k! overflows every double on its way down."""
+def test_hundreds_of_voters_away_from_the_ends_are_searched() -> None:
+    """K = 801, Δ = 0.9: mean^k/k! overflows."""
     problem = Problem.from_allowance(801, 3, 0.1, 0.9, affected=795, delta=0.1)
     private, certificate = certify(problem, NoiseFunction.from_upper_half(np.ones(401), 801))
     assert 0.1 < private.values.max() < 0.5
@@ -274,7 +272,7 @@ def test_hundreds_of_voters_off_their_ends_are_searched() -> None:
 
 
 @pytest.mark.parametrize(("K", "Delta", "delta"), [(61, 0.9, 0.5), (101, 0.5, 0.05)])
-def test_fifty_voters_off_their_ends_overflow_nothing(K: int, Delta: float, delta: float) -> None:
+def test_fifty_voters_away_from_the_ends_do_not_overflow(K: int, Delta: float, delta: float) -> None:
     problem = Problem.from_allowance(K, 3, 0.1, Delta, delta=delta)
     upper = np.linspace(0.02, 0.05, (K + 1) // 2)
     upper[-3] = 0.0  # not monotone
@@ -285,7 +283,7 @@ def test_fifty_voters_off_their_ends_overflow_nothing(K: int, Delta: float, delt
 @pytest.mark.parametrize("affected", [120, 70])
 @pytest.mark.parametrize("Delta", [0.3, 0.9])
 def test_many_terms_give_the_same_monotone_search(monkeypatch: pytest.MonkeyPatch, affected: int, Delta: float) -> None:
-    """By products of matrices as by a loop over the terms of a binomial."""
+    """By matrix products and by a loop over the terms of a binomial."""
     problem = Problem.from_allowance(120, 3, 0.1, Delta, delta=0.2, affected=affected)
     constraint, rng = PrivacyConstraint.of(problem), np.random.default_rng(affected)
     for _ in range(3):
@@ -300,11 +298,11 @@ def test_many_terms_give_the_same_monotone_search(monkeypatch: pytest.MonkeyPatc
         assert constraint.values(noise.signed, whole.counts[None, :])[0] == pytest.approx(whole.value, abs=1e-12)
 
 
-# ------------------------------------------------------------------------ where no free γ is searched for a proof
+# ------------------------------------------------------------------------ free γ that cannot be proved
 
 
-def test_unproved_cuts_bound_what_a_free_gamma_could_add(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here the monotone γ is optimal: cuts from searches that prove nothing show it, where the gap was 0.055."""
+def test_cuts_of_incomplete_searches_bound_the_gain_of_a_free_gamma(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here the monotone γ is optimal, as cuts of incomplete searches show; once the gap was 0.055."""
     monkeypatch.setattr("darrm_opt.design.schedule.MAX_PASSED_K", 0)
     solution = solve(Problem.from_allowance(131, 3, 0.1, 0.5, delta=0.05))
     assert (solution.certificate.method, solution.status) == ("monotone", Status.OPTIMAL)
@@ -312,8 +310,8 @@ def test_unproved_cuts_bound_what_a_free_gamma_could_add(monkeypatch: pytest.Mon
     assert solution.gap <= 1e-6
 
 
-def test_what_stays_open_is_said_to_be_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without those cuts the answer is the same, and nothing is known but the gap."""
+def test_an_open_gap_has_the_status_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without those cuts the answer is the same, with a larger gap."""
     problem = Problem.from_allowance(131, 3, 0.1, 0.5, delta=0.05)
 
     def blind(*arguments: Any, **options: Any) -> Any:
@@ -329,8 +327,8 @@ def test_what_stays_open_is_said_to_be_open(monkeypatch: pytest.MonkeyPatch) -> 
     assert "best monotone" in solution.status.advice
 
 
-def test_a_limit_that_stops_the_inner_monotone_search_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no search of a free γ is affordable, no stage follows the monotone one."""
+def test_a_limit_reached_in_the_inner_monotone_search_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no search of a free γ is affordable, no stage follows the monotone one."""
     monkeypatch.setattr("darrm_opt.design.schedule.MAX_PASSED_K", 0)
     problem = Problem.from_allowance(201, 3, 0.1, 0.45)
     monkeypatch.setattr(cutting_planes.CuttingPlanes, "_maximise", lambda self, _: (Status.TIME_LIMIT, self.noise, 1.0))
@@ -340,7 +338,7 @@ def test_a_limit_that_stops_the_inner_monotone_search_is_remembered(monkeypatch:
     assert solution.utility > 0  # a closed form
 
 
-def test_a_limit_that_stops_the_bounding_is_remembered() -> None:
+def test_a_limit_reached_in_the_bounding_stage_is_reported() -> None:
     problem = Problem.from_allowance(201, 3, 0.1, 0.45)
     seen: list[Progress] = []
     clock = time.perf_counter

@@ -1,4 +1,4 @@
-"""True voters, as bad as an adversary makes them, against what is certified for their privacy profile.
+"""Concrete mechanisms as voters, in the worst case of an adversary, against certificates for their profiles.
 
 Gaussian, Laplace and sampled Gaussian voters of random noise, random points of their profiles, numbers of voters and
 targets; γ_opt, and hostile γ as `certify` returns them. A voter answers 1 with probability p on the data and p′ on the
@@ -48,7 +48,7 @@ class TrueVoter:
         return np.concatenate([upper, upper[..., ::-1], 1 - upper, 1 - upper[..., ::-1]])
 
     def best(self, a: float, b: float) -> Array:
-        """Return about the pair with the largest a·p − b·p′: a grid of thresholds, which closes in on the best."""
+        """Return approximately the pair with the largest a·p − b·p′, by successively finer grids of thresholds."""
         low, high = self.thresholds
         best, direction = np.zeros(2), np.array([a, -b])
         for _ in range(ZOOMS):
@@ -63,7 +63,7 @@ class TrueVoter:
 
 
 def gaussian(mu: float) -> TrueVoter:
-    """Return a voter that adds noise N(0, 1) to what the record moves by μ."""
+    """Return a voter that adds noise N(0, 1) to a value that the record moves by μ."""
     return TrueVoter(
         f"Gaussian, μ = {mu:.3g}",
         (lambda t: (ndtr(mu - t), ndtr(-t)),),
@@ -73,7 +73,7 @@ def gaussian(mu: float) -> TrueVoter:
 
 
 def laplace(scale: float) -> TrueVoter:
-    """Return a voter that adds Laplace noise of a scale to what the record moves by 1."""
+    """Return a voter that adds Laplace noise of this scale to a value that the record moves by 1."""
 
     def above(t: Array) -> Array:  # Pr[noise > t]
         tail = np.exp(-np.abs(t) / scale) / 2
@@ -88,7 +88,7 @@ def laplace(scale: float) -> TrueVoter:
 
 
 def sampled_gaussian(noise_multiplier: float, rate: float) -> TrueVoter:
-    """Return a voter that reads the record with a chance, and adds noise; the record comes or goes."""
+    """Return a voter that samples the record at a rate and adds noise; the record is added or removed."""
     mu = 1 / noise_multiplier
 
     def mixed(t: Array) -> Array:  # Pr[above t] with the record
@@ -101,7 +101,7 @@ def sampled_gaussian(noise_multiplier: float, rate: float) -> TrueVoter:
         return ndtr(t), 1 - mixed(t)
 
     def delta(epsilon: float) -> float:
-        # with the record the density is 1 − q + q·e^(μt − μ²/2) times that without
+        # with the record the density is 1 − q + q·e^(μt − μ²/2) times that without it
         c, deltas = math.exp(epsilon), [0.0]
         for curve, ratio in ((gone, c), (come, 1 / c)):
             if ratio > 1 - rate:
@@ -113,7 +113,7 @@ def sampled_gaussian(noise_multiplier: float, rate: float) -> TrueVoter:
 
 
 def excess(gamma: Array, pairs: Array, epsilon: float, delta: float) -> float:
-    """Return Pr[1 | data] − e^ε·Pr[1 | neighbour] − δ of DaRRM with γ, where the voters have these pairs."""
+    """Return Pr[1 | data] − e^ε·Pr[1 | neighbour] − δ of DaRRM with γ for voters with these pairs."""
     K = len(gamma) - 1
     signed = gamma * np.sign(2 * np.arange(K + 1) - K)
     on_data, on_neighbour = ((1 + votes(pairs[:, side]) @ signed) / 2 for side in (0, 1))
@@ -123,12 +123,12 @@ def excess(gamma: Array, pairs: Array, epsilon: float, delta: float) -> float:
 def worst_excess(
     voter: TrueVoter, gamma: Array, epsilon: float, delta: float, draw: np.random.Generator, starts: int = STARTS
 ) -> float:
-    """Return the largest excess that an adversary finds: from some pairs on, one voter at a time goes to its best."""
+    """Return the largest excess found by coordinate ascent from several starts, one voter at a time."""
     K = len(gamma) - 1
     slopes, c = np.diff(gamma * np.sign(2 * np.arange(K + 1) - K)) / 2, math.exp(epsilon)
     worst = -math.inf
     for start in range(starts):
-        # all at two pairs, or anywhere
+        # all voters at two pairs, or anywhere
         anywhere = voter.pairs(draw.uniform(*voter.thresholds, 8) if start % 2 else np.linspace(*voter.thresholds, 40))
         kinds = anywhere.reshape(-1, 2)[
             draw.integers(anywhere.shape[0] * anywhere.shape[1], size=2 + K * (start % 3 == 2))
@@ -146,7 +146,7 @@ def worst_excess(
     return worst
 
 
-ROUNDING = 1e-12  # excess that the adversary's own arithmetic may show
+ROUNDING = 1e-12  # rounding error of the adversary
 
 
 KINDS = ("gaussian", "laplace", "sampled")
@@ -161,7 +161,7 @@ def random_voter(kind: str, draw: np.random.Generator) -> TrueVoter:
 
 @dataclass(frozen=True)
 class Attack:
-    """What an adversary reaches against some certified γ and against the plain majority."""
+    """The excess of an adversary against certified γ and against the plain majority."""
 
     problem: str
     excesses: list[float]
@@ -191,7 +191,7 @@ def attack(kind: str, draw: np.random.Generator, most_voters: int = 13, starts: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_true_voters_never_break_what_is_certified(kind: str) -> None:
+def test_concrete_voters_never_violate_a_certificate(kind: str) -> None:
     draw = np.random.default_rng(5)
     for _ in range(2):
         found = attack(kind, draw, most_voters=7, starts=6)
@@ -204,7 +204,7 @@ def test_true_voters_never_break_what_is_certified(kind: str) -> None:
 )
 def test_the_adversary_breaks_the_plain_majority(voter: TrueVoter) -> None:
     draw = np.random.default_rng(0)
-    # a vote alone is as its profile says; seven of them move the majority by more
+    # a single vote satisfies its profile; seven move the majority by more
     alone = worst_excess(voter, np.ones(2), 0.1, voter.delta(0.1), draw, starts=3)
     assert -1e-6 < alone <= ROUNDING
     assert worst_excess(voter, np.ones(8), 0.1, voter.delta(0.1), draw, starts=3) > 0.01

@@ -220,7 +220,8 @@ class _GroupSearch:
     def __init__(self, problem: Problem, goal: TableObjective, stop: Callable[[], bool]) -> None:
         self._cells, self._totals = group_cells(problem), histograms(problem.K, problem.classes, 1, abstention=False)
         self._problem, self._worth, self._stop = problem, goal.worth(self._cells), stop
-        self._corners, self._likely = corners_of(problem), likely_corners(problem)
+        self._corners = corners_of(problem)
+        self._likely = likely_corners(problem) or self._corners
 
     def baseline(self, name: str, chances: Array, parameter: str = "", rate: float | None = None) -> Baseline:
         return self._certified(name, chances, parameter, rate)[0]

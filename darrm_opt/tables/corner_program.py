@@ -202,8 +202,8 @@ def optimum(problem: Problem, goal: TableObjective, backend: str, deadline: floa
     worth = goal.worth(cells)
     weights, constant = _cell_weights(worth, cells)
     asked = (1 - CANONICAL_WEIGHT) * weights + CANONICAL_WEIGHT * _everywhere(cells)
-    corners, likely = corners_of(problem), likely_corners(problem)
-    program = _Program(problem, corners, likely, backend)
+    corners = corners_of(problem)
+    program = _Program(problem, corners, likely_corners(problem) or corners, backend)
     x = inside = np.zeros(weights.size)
     multipliers = np.zeros(0)
     status, rounds, iterations = Status.ITERATION_LIMIT, 0, 0

@@ -610,16 +610,16 @@ def corners_of(problem: Problem) -> tuple[Corners, ...]:
 
 @lru_cache(maxsize=1)
 def likely_corners(problem: Problem) -> tuple[Corners, ...]:
-    """Return the corners to search first per target: those that are alike if these are few, otherwise all."""
-    if problem.classes > 2:  # otherwise the worst is often another one, and each one missed costs a complete sweep
-        return corners_of(problem)
+    """Return the corners to search first per target: few that are alike, or none if all are searched."""
+    if problem.classes > 2:  # the worst is often another one, and each one missed costs a complete sweep
+        return ()
     reach, strictest = check_reach(problem), problem.strictest
     numbers = []
     for group, voter in zip(problem.groups, strictest.voters, strict=True):
         moving = int(voter_maps(voter, 2).moves.sum()) // 2
         numbers.append(2 * math.comb(group.K + moving + 1, group.K))
     if reach.steps < MIN_LIKELY_STEPS or math.prod(numbers) > reach.steps / LIKELY_SHARE:
-        return corners_of(problem)
+        return ()
     first, *others = strictest.targets
     corners = Corners(problem, strictest.voters, first, alike=True)
     return (corners, *(corners.at(target) for target in others))

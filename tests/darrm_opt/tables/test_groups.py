@@ -162,6 +162,15 @@ def test_refusal_names_a_true_counterexample() -> None:
     assert refused.value.excess == pytest.approx(float(before - exp_fraction(0.4) * after) - 1e-4, rel=1e-6)
 
 
+def test_an_answer_does_not_depend_on_what_was_proved_before_it() -> None:
+    """The corners that are kept of the last problem are those of the proof; a solve must know that it saw them all."""
+    problem, other = (Problem(groups=[(K, 0.7)], target=Privacy(1.0, 1e-2), classes=3) for K in (2, 3))
+    first = solve_table(problem)
+    verify_table(other, Table(group_cells(other), [0.0] * len(group_cells(other).owners)))
+    # the factor between a table that is repaired at once and one that is scaled first is 1 − 2e-12
+    assert solve_table(problem).table.values == pytest.approx(first.table.values, abs=0, rel=1e-13)
+
+
 def test_two_classes_and_one_group_are_the_problem_of_gamma() -> None:
     problem = Problem(groups=[(6, 0.3), (5, 0.1 * 3, 0.0)], target=Privacy(0.9)).merged
     assert problem == Problem(11, Privacy(0.3), Privacy(0.9))

@@ -17,7 +17,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from typing import Any
 
 import httpx
 from support.paths import SEARCH_PATH
+from support.ports import free_ports
 from support.served import Service, gone, workers_of
 from support.waiting import until
 
@@ -126,8 +126,7 @@ class Campaign:
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.random = folder, random.Random(seed)
         self.url = f"sqlite:///{folder / 'store.sqlite'}"
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.outcome = Outcome()
         self.service = self._serve()
         self.clients = [self._client() for _ in range(CLIENTS)]

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from support.paths import ROOT
+from support.ports import free_ports
 
 CONFIGURATION = ROOT / "deploy" / "nginx.conf"
 
@@ -71,13 +72,6 @@ def make_certificate(folder: Path) -> Path:
     command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return folder / "tls.crt"
-
-
-def free_ports(count: int) -> list[int]:
-    """Return free ports of loopback."""
-    with contextlib.ExitStack() as stack:
-        taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [each.getsockname()[1] for each in taken]
 
 
 def configuration(upstream: str, ports: list[int], **changes: str) -> str:

@@ -128,7 +128,7 @@ def url(project: Project) -> Iterator[str]:
         try:
             yield json.loads(process.stdout.readline())["url"]
             process.terminate()
-            assert process.wait(60) == 0
+            assert process.wait(300) == 0
         finally:
             process.kill()
 

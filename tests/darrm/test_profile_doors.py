@@ -70,7 +70,8 @@ def test_a_gamma_is_one_at_every_door(question: str, service: TestClient, client
     told = run_json("solve", *typed, "--prior", SHARED, "--output", str(tmp_path / "gamma.json"))
     rest = service.post("/v1/gamma", json={"K": 5, "profile": PAIRS, "objective": SHARED, **body}).json()
     from_client = client.gamma(problem, SHARED)
-    assert told["gamma"] == rest["gamma"] == from_client.gamma.tolist() == own.gamma.tolist()
+    for gamma in (told["gamma"], rest["gamma"], from_client.gamma.tolist()):  # each from a solve of its own
+        assert gamma == pytest.approx(own.gamma.tolist(), abs=1e-9)
     assert told["problem"] == rest["problem"]
     assert rest["id"] == key
     # proved again, from files and elsewhere
@@ -87,7 +88,7 @@ def test_a_gamma_is_one_at_every_door(question: str, service: TestClient, client
     row = next(each for each in service.get("/v1/designs").json()["designs"] if each["id"] == key)
     assert (row["profile"], row["m"]) == (PAIRS, None)
     assert row.get("targets") == body.get("targets")
-    assert service.get(f"/v1/gamma/{key}").json()["gamma"] == told["gamma"]
+    assert service.get(f"/v1/gamma/{key}").json()["gamma"] == rest["gamma"]
 
 
 def test_stored_answers_are_listed_and_exported_with_their_points(
@@ -106,7 +107,7 @@ def test_stored_answers_are_listed_and_exported_with_their_points(
     assert run_json("export", "--output", str(exported), "--url", url)["rows"] == 3
     with DarrmClient(exported.as_uri()) as offline:
         for problem, _, _ in QUESTIONS.values():
-            assert offline.gamma(problem).gamma.tolist() == solve(problem).gamma.tolist()
+            assert offline.gamma(problem).gamma.tolist() == pytest.approx(solve(problem).gamma.tolist(), abs=1e-9)
 
 
 def test_tables_take_profiles_and_several_targets_at_every_door(service: TestClient, client: DarrmClient) -> None:

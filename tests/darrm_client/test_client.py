@@ -24,6 +24,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.live import Flaky, Ruled, Switch, raw, serving
+from support.ports import refusing_port
 from support.refusals import refused as refused_input
 
 from darrm_client import (
@@ -293,10 +294,10 @@ def test_a_connection_that_is_dropped_is_made_again() -> None:
 
 
 def test_an_unreachable_server_is_reported_after_all_retries() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-    with DarrmClient(url, retries=1) as client, pytest.raises(ServiceUnreachable, match=re.escape(url)):
-        client.gamma(PROBLEM)
+    with refusing_port() as port:
+        url = f"http://127.0.0.1:{port}"
+        with DarrmClient(url, retries=1) as client, pytest.raises(ServiceUnreachable, match=re.escape(url)):
+            client.gamma(PROBLEM)
 
 
 def test_a_silent_server_does_not_hold_a_call_beyond_its_time() -> None:

@@ -164,17 +164,18 @@ def test_one_process_at_a_time_creates_the_file(tmp_path: Path, monkeypatch: pyt
     opened: list[Store] = []
     waiting = threading.Thread(target=lambda: opened.append(open_store(f"sqlite:///{path}")))
     with FileLock(f"{path}.lock"):
+        with monkeypatch.context() as hasty:
+            hasty.setattr(solver_cache.database.connection, "OPENING_SECONDS", 0.1)
+            with pytest.raises(
+                CacheError,
+                match=r"another process has held .*\.lock for 0\.1 s\. Wait if it is migrating .* end it\.",
+            ):
+                open_store(f"sqlite:///{path}")
         waiting.start()
         waiting.join(0.3)
         assert waiting.is_alive()
         assert not path.exists()
-        monkeypatch.setattr(solver_cache.database.connection, "OPENING_SECONDS", 0.1)
-        with pytest.raises(
-            CacheError,
-            match=r"another process has held .*\.lock for 0\.1 s\. Wait if it is migrating .* end it\.",
-        ):
-            open_store(f"sqlite:///{path}")
-    waiting.join(60)
+    waiting.join(300)
     opened[0].close()
     assert path.exists()
 

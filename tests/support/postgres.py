@@ -64,7 +64,7 @@ class Postgres:
     def run(self, program: str, *words: str, text: str | None = None) -> str:
         """Run one of PostgreSQL's own programs against the server; return what it prints."""
         command = [str(self._server.bin_path / program), "-h", self.host, "-U", "postgres", *words]
-        process = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=60)
+        process = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=300)
         assert process.returncode == 0, process.stderr
         return process.stdout
 
@@ -81,9 +81,9 @@ class Postgres:
         process = self._server.get_postmaster_info().process
         children = process.children()
         process.kill()
-        process.wait(30)
+        process.wait(300)
         for child in children:  # they notice and end; a new server must not start before
-            child.wait(30)
+            child.wait(300)
 
     @contextlib.contextmanager
     def hanging(self) -> Iterator[None]:

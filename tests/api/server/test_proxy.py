@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from campaigns.proxy import CONFIGURATION, Proxy, needs_proxy, proxying
+from support.ports import refusing_port
 from support.served import Served, serving
 from support.waiting import until
 
@@ -432,9 +433,7 @@ def test_connections_to_the_service_are_reused(upstream: Upstream, plain: Proxy)
 
 
 def test_an_unavailable_service_is_reported_and_logged() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    with proxying(f"http://127.0.0.1:{port}") as proxy:
+    with refusing_port() as port, proxying(f"http://127.0.0.1:{port}") as proxy:
         status, headers, body = ask(proxy)
         assert (status, headers["retry-after"]) == (502, "5")
         assert json.loads(body)["title"] == "The service does not answer."

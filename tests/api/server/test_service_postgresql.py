@@ -90,7 +90,7 @@ class Client(threading.Thread):
                 if answer.status_code == 200:
                     told = answer.json()
                     known = self.answers.setdefault(told["id"], told)
-                    if known["gamma"] != told["gamma"]:
+                    if known["gamma"] != pytest.approx(told["gamma"], abs=1e-9):  # solved again, if it was not kept
                         self.odd.append(f"{told['id']} was answered in two ways")
                 elif answer.status_code not in {202, 503} or "postgres" in answer.text:
                     self.odd.append(answer.text)

@@ -216,7 +216,7 @@ def test_short_work_does_not_wait_for_long_work(monkeypatch: pytest.MonkeyPatch)
             long = {**COMPARE, "queries": queries, "total_epsilon": 1.0}
             client.app.state.service.settings.__dict__["wait_seconds"] = 0.0  # type: ignore[attr-defined]
             jobs.append(client.post("/v1/compare", json=long).json()["id"])
-        client.app.state.service.settings.__dict__["wait_seconds"] = 30.0  # type: ignore[attr-defined]
+        client.app.state.service.settings.__dict__["wait_seconds"] = 300.0  # type: ignore[attr-defined]
         followed(client, jobs[0], states=("running",))
         assert client.post("/v1/verify", json=ASKED["verify"]).status_code == 200
         assert client.post("/v1/compose", json=ASKED["compose"]).status_code == 200
@@ -389,7 +389,7 @@ def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.M
 def service_and_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[TestClient, Path]]:
     """A service, and the file of its store."""
     path = tmp_path_factory.mktemp("store") / "store.sqlite"
-    with client_of(f"sqlite:///{path}", wait_seconds=30.0) as client:
+    with client_of(f"sqlite:///{path}", wait_seconds=60.0) as client:
         yield client, path
 
 

@@ -547,7 +547,7 @@ def test_ctrl_c_says_how_to_go_on(folder: Path, kind: str) -> None:
     while process.poll() is None and (not Path("log").exists() or Path("log").stat().st_size < 5000):
         time.sleep(0.005)
     process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == ExitCode.INTERRUPTED
     lines = [line for line in stderr.splitlines() if not line.startswith("labelling rows")]
     assert lines == [GOES_ON, "Interrupted: no partial output is left."]

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from support.darrm_runner import PROGRAM, SMALL, run, start
 from support.paths import ROOT
+from support.waiting import until
 
 from api.server.run import ListenError, listen
 from darrm.cli import all_verbs
@@ -144,10 +145,7 @@ def test_an_interrupted_solve_leaves_nothing_half_written(begin: Begin, tmp_path
         *("--output", "gamma.json", "--plot", "gamma.png"),
         DARRM_CACHE_URL=url,
     )
-    for _ in range(600):  # the store is opened just before the solve begins
-        if store.exists() or process.poll() is not None:
-            break
-        time.sleep(0.05)
+    until(lambda: store.exists() or process.poll() is not None)  # it is opened just before the solve begins
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     code, stdout, stderr = finished(process)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import io
+import itertools
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 from support.darrm_runner import SMALL, refused, run, start
+from support.waiting import until
 
 from darrm.cli import all_verbs, cached_solve, examples_of, load, output
 from darrm.cli.cached_solve import progress_text
@@ -113,11 +114,12 @@ def written_to(stream: io.StringIO, total: int | None, expected: str, monkeypatc
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(output, "DELAY_SECONDS", 0.01)
     monkeypatch.setattr(output, "LOG_DELAY_SECONDS", 0.01)
+    clock = itertools.chain([0.0], itertools.repeat(0.05))  # less than a second, however busy the machine is
+    monkeypatch.setattr(output, "monotonic", lambda: next(clock))
     display = ProgressDisplay("planning", total)
     display.update("gnmax [does not fit]", 600)
     with display:
-        while expected not in stream.getvalue():
-            time.sleep(0.01)
+        until(lambda: expected in stream.getvalue())
     return stream.getvalue()
 
 

@@ -7,6 +7,7 @@ import math
 import pickle
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -30,6 +31,7 @@ from sklearn.tree import DecisionTreeClassifier  # noqa: E402
 from sklearn.utils import get_tags  # noqa: E402
 from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 from support.refusals import refused, refuses  # noqa: E402
+from support.waiting import until  # noqa: E402
 
 from darrm_opt import Privacy, Problem, solve  # noqa: E402
 from darrm_opt.accounting import BudgetUnreadable, Sampling  # noqa: E402
@@ -616,16 +618,31 @@ def test_a_batch_of_predictions_must_earn_its_total(tmp_path: Path) -> None:
             PrivateVotingClassifier(**settings | change).fit(X, y)
 
 
-def test_a_long_search_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def said(text: str, capsys: pytest.CaptureFixture[str]) -> Callable[[], bool]:
+    """Return what looks whether a text was written to standard error."""
+    seen: list[str] = []
+
+    def look() -> bool:
+        seen.append(capsys.readouterr().err)
+        return text in "".join(seen)
+
+    return look
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_a_long_search_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verbose: bool
+) -> None:
+    told = said("designing the release of 100 predictions", capsys)
+
     def slow(*_: Any, **__: Any) -> VotingPlan:
-        time.sleep(0.2)
+        until(told) if verbose else time.sleep(0.2)
         return VotingPlan(PlainVote(3, 2, Privacy(1.0)), None, Privacy(1.0), "")
 
     monkeypatch.setattr("darrm_opt.learning.classifier.voting_plan", slow)
     monkeypatch.setattr("darrm_opt.learning.classifier.SILENCE", 0.05)
-    for verbose in (False, True):
-        PrivateVotingClassifier(n_voters=3, verbose=verbose).fit(*digits())
-        assert ("designing the release of 100 predictions" in capsys.readouterr().err) is verbose
+    PrivateVotingClassifier(n_voters=3, verbose=verbose).fit(*digits())
+    assert told() is verbose
 
 
 def test_classes_keep_their_names() -> None:
@@ -765,14 +782,16 @@ def test_a_long_fit_says_which_voter_it_trains(
     monkeypatch.setattr("darrm_opt.learning.classifier.voting_plan", lambda *_, **__: plan)
     monkeypatch.setattr("darrm_opt.learning.classifier.SILENCE", 0.01)
 
+    told = said("training voter 1 of 3", capsys)
+
     class Slow(LogisticRegression):  # type: ignore[misc]  # scikit-learn is untyped
         def fit(self, X: Any, y: Any) -> Any:
-            time.sleep(0.05)
+            until(told)
             return super().fit(X, y)
 
     X, y = np.arange(40.0).reshape(-1, 1), np.arange(40) % 2
     PrivateVotingClassifier(Slow(), n_voters=3, epsilon=2.0, queries=2, random_state=0).fit(X, y)
-    assert "training voter 1 of 3" in capsys.readouterr().err
+    assert told()
 
 
 # ------------------------------------------------------------------------------------------ groups of voters

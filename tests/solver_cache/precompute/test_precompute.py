@@ -431,7 +431,7 @@ def test_a_killed_run_is_continued(tmp_path: Path, undisturbed: list[Row], how: 
         until(lambda: len(rows(store)) >= 2 or driver.poll() is not None)
         with contextlib.suppress(ProcessLookupError):
             driver.send_signal(how)
-        _, said = driver.communicate(timeout=60)
+        _, said = driver.communicate(timeout=300)
         kept = len(rows(store))
         assert kept >= 2
         if how is signal.SIGINT and kept < MANY:

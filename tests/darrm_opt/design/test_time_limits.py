@@ -310,7 +310,7 @@ def test_cuts_of_incomplete_searches_bound_the_gain_of_a_free_gamma(monkeypatch:
     assert solution.gap <= 1e-6
 
 
-def test_an_open_gap_has_the_status_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_open_gap_has_the_status_search_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without those cuts the answer is the same, with a larger gap."""
     problem = Problem.from_allowance(131, 3, 0.1, 0.5, delta=0.05)
 

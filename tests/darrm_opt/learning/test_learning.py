@@ -1,4 +1,4 @@
-"""The estimators: what scikit-learn asks of them, what they release, and what they charge."""
+"""The estimators: the contract of scikit-learn, releases and charges."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def planned(asked: tuple[Any, ...], options: tuple[tuple[str, Any], ...]) -> Vot
 
 @pytest.fixture(autouse=True)
 def each_plan_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hundreds of fits ask a few questions, and the same question has the same plan."""
+    """Cache plans: hundreds of fits ask few questions."""
 
     def plan(*asked: Any, progress: Any, **options: Any) -> VotingPlan:
         assert callable(progress)
@@ -142,12 +142,12 @@ RARE = Sampling(200, 20)
 
 
 def points() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Return 200 records of three classes that lie apart."""
+    """Return 200 records of three separated classes."""
     y = np.arange(200) % 3
     return np.random.default_rng(0).normal(size=(200, 2)) + 8.0 * np.eye(3)[y][:, :2], y
 
 
-def test_predictions_by_samples_are_planned_and_charged_at_their_price(tmp_path: Path) -> None:
+def test_sampled_predictions_are_planned_and_charged_with_amplification(tmp_path: Path) -> None:
     X, y = points()
     total, log = Privacy(6.0), tmp_path / "log"
     model = PrivateVotingClassifier(
@@ -155,10 +155,10 @@ def test_predictions_by_samples_are_planned_and_charged_at_their_price(tmp_path:
     ).fit(X, y)
     mechanism = model.plan_.mechanism
     assert mechanism.fits(total, 30, RARE)
-    assert not mechanism.fits(total, 30)  # so it is the samples that are counted
-    assert np.mean(model.predict(X[:20]) == y[:20]) > 0.6  # one in three by chance
+    assert not mechanism.fits(total, 30)  # so the samples are accounted for
+    assert np.mean(model.predict(X[:20]) == y[:20]) > 0.6  # one in three at random
     assert (model.queries_left_, ReleaseLog(log).labels) == (10, 20)
-    again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
+    again = pickle.loads(pickle.dumps(model))  # noqa: S301 - pickled here
     assert again.fit(X, y).queries_left_ == 10
     with pytest.raises(BudgetSpent):
         again.predict(X[:11])
@@ -191,14 +191,14 @@ def test_a_record_moves_one_vote_of_the_nearest(sampling: Sampling) -> None:
             assert np.count_nonzero(both[0][1] != both[1][1]) == (record in both[0][0].records)
 
 
-def test_a_copy_in_the_middle_of_a_round_draws_a_round_of_its_own(tmp_path: Path) -> None:
+def test_a_copy_in_the_middle_of_a_round_draws_another_round(tmp_path: Path) -> None:
     X, y = points()
     log = tmp_path / "log"
     model = PrivateVotingClassifier(
         n_voters=5, epsilon=20.0, delta=0.0, queries=30, sampling=ROUNDS, release_log=log
     ).fit(X, y)
     model.predict(X[:3])
-    assert model.queries_left_ == 20  # a round of ten is charged whole
+    assert model.queries_left_ == 20  # a round of ten is charged at once
     model.predict(X[:7])
     assert (model.queries_left_, ReleaseLog(log).labels) == (20, 10)
     model.predict(X[:1])
@@ -209,8 +209,8 @@ def test_a_copy_in_the_middle_of_a_round_draws_a_round_of_its_own(tmp_path: Path
 
 
 @pytest.mark.parametrize("fault", ["too many rows", "training"])
-def test_samples_that_were_lost_start_no_round_that_is_not_charged(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten queries are one round, and cost as such: a failure must not leave some of them to a second one."""
+def test_lost_samples_do_not_start_an_uncharged_round(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten queries are charged as one round: after a failure none of them may belong to a second round."""
     X, y = points()
     rounds, draw = set[Any](), EnsembleSampler.draw
 
@@ -230,7 +230,7 @@ def test_samples_that_were_lost_start_no_round_that_is_not_charged(fault: str, m
             patch.setattr(SampledVoters, "votes", Mock(side_effect=MemoryError))
             with pytest.raises(MemoryError):
                 model.predict(X[:2])
-        assert model.queries_left_ == 2  # the samples were drawn, and are spent
+        assert model.queries_left_ == 2  # the samples were drawn and are spent
     model.predict(X[: int(model.queries_left_)])
     assert len(rounds) == 1
 
@@ -241,7 +241,7 @@ def test_voters_without_records_vote_for_the_first_class() -> None:
         voters = SampledVoters(X, y + 1, 5, Sampling(200, 1), estimator, 0)
         samples = voters.samples(30)
         for sample in samples:
-            shares = sum(share.size > 0 for share in sample.shares)  # two records may be in the share of one voter
+            shares = sum(share.size > 0 for share in sample.shares)  # a voter may have two records
             votes = min(sample.records.size, 5) if estimator is None else shares
             assert np.count_nonzero(voters.votes(sample, X[0])) == votes
     model = PrivateVotingClassifier(
@@ -286,14 +286,14 @@ def test_a_plan_for_many_queries_is_within_the_total() -> None:
     problem = Problem(11, Privacy(math.inf), Privacy(total.epsilon / 30, total.delta / 30), 1)
     assert exact_epsilon(mechanism.gamma, problem, 30, total.delta) <= total.epsilon
     assert mechanism.fits(total, 30)
-    # It knows the γ, so it is more useful than the best γ of an equal share.
+    # The account of this γ allows more utility than an equal share of the total.
     share, goal = solve(problem), as_objective("rectangular").linear_goal(11)
     assert goal.utility(mechanism.gamma.values[6:]) > share.utility
 
 
 @pytest.mark.parametrize("queries", [1, 40])
-def test_a_gamma_may_be_fetched(queries: int) -> None:
-    """Then the target is that of optimal composition, and whoever answers another question is found out."""
+def test_a_gamma_may_be_fetched_and_is_verified(queries: int) -> None:
+    """The target is then that of optimal composition, and an answer to another question is refused."""
     asked: list[Problem] = []
 
     def fetch(problem: Problem) -> Solution:
@@ -311,7 +311,7 @@ def test_a_gamma_may_be_fetched(queries: int) -> None:
         voting_plan(9, voter=None, affected=1, queries=queries, total=total, design=lambda _: elsewhere)
 
 
-def test_private_voters_on_parts_of_their_own_need_no_noise() -> None:
+def test_private_voters_on_disjoint_parts_need_no_noise() -> None:
     plan = voting_plan(11, voter=Privacy(1.0, 1e-5), affected=1, queries=10**6, total=Privacy(1.0, 1e-5))
     assert plan.mechanism == PlainVote(11, 2, Privacy(1.0, 1e-5))
     assert (plan.queries, plan.total) == (None, Privacy(1.0, 1e-5))
@@ -329,13 +329,13 @@ def dp_sgd_voter() -> PrivacyProfile:
     return dp_sgd(13.7, 0.05, 100).profile(Privacy(0.0, 1e-5), points=9)
 
 
-def test_models_that_state_a_profile_need_no_noise_within_what_they_compose_to(dp_sgd_voter: PrivacyProfile) -> None:
+def test_models_with_a_profile_need_no_noise_within_their_composition(dp_sgd_voter: PrivacyProfile) -> None:
     total = Privacy(0.26, 11e-4)
     plan = voting_plan(11, voter=dp_sgd_voter, affected=11, queries=100, total=total)
     assert (type(plan.mechanism), plan.queries) == (PlainVote, None)
     assert plan.total.delta == total.delta
     assert 0.24 < plan.total.epsilon <= total.epsilon
-    # Of its last point alone, eleven of them compose to more.
+    # By the last point only, eleven of them compose to more.
     point = Privacy(dp_sgd_voter.epsilon, dp_sgd_voter.delta)
     noisy = voting_plan(11, voter=point, affected=11, queries=100, total=total)
     assert noisy.queries == 100
@@ -343,20 +343,20 @@ def test_models_that_state_a_profile_need_no_noise_within_what_they_compose_to(d
 
 
 def test_one_model_is_charged_at_the_delta_of_the_total(dp_sgd_voter: PrivacyProfile) -> None:
-    total = Privacy(0.03, 5e-3)  # which the point at δ = 0.0046 is within, and the last one is not
+    total = Privacy(0.03, 5e-3)  # the point at δ = 0.0046 fits, the last one does not
     plan = voting_plan(11, voter=dp_sgd_voter, affected=1, queries=100, total=total)
     assert (type(plan.mechanism), plan.queries) == (PlainVote, None)
     assert plan.total.epsilon <= total.epsilon
     assert plan.total.delta <= total.delta
 
 
-def test_one_query_of_private_voters_takes_the_gamma_for_them() -> None:
+def test_one_query_of_private_voters_uses_their_gamma() -> None:
     voter, total = Privacy(0.5), Privacy(1.0)
     for each, within in ((PrivacyProfile([(0, 0.013), (0.1, 1e-5)]), Privacy(0.1, 1e-5)), (voter, total)):
         one = voting_plan(11, voter=each, affected=11, queries=1, total=within)
         assert isinstance(one.mechanism, CertifiedNoiseFunction)
         assert one.mechanism.problem == Problem(11, each, within, 11)
-    # Trained voters that are asked twice are not fresh ones: they are taken as they are, not private.
+    # Voters trained once that answer twice count as not private.
     two = voting_plan(11, voter=voter, affected=11, queries=2, total=total)
     assert two.mechanism.models is None
     assert two.mechanism.fits(total, 2)
@@ -366,12 +366,12 @@ def test_one_query_of_private_voters_takes_the_gamma_for_them() -> None:
 
 
 @pytest.mark.slow
-def test_digits_are_told_apart_by_private_predictions() -> None:
+def test_private_predictions_classify_digits() -> None:
     X, y = digits()
     model = PrivateVotingClassifier(n_voters=11, epsilon=30.0, delta=1e-3, queries=60, random_state=3)
     model.fit(X[:250], y[:250])
     predicted = model.predict(X[250:310])
-    # With the γ of the plan each answer keeps its majority often enough; a coin gets 44 of 60 or more once in 5,000.
+    # Fair coins would get at least 44 of 60 with probability 1/5,000.
     assert set(np.unique(predicted)) <= {5, 8}
     assert int((predicted == y[250:310]).sum()) >= 44
     assert model.queries_left_ == 0
@@ -383,7 +383,7 @@ def test_predictions_are_charged_and_refused_when_spent() -> None:
     model = PrivateVotingClassifier(n_voters=3, epsilon=2.0, queries=5, random_state=0).fit(X, y)
     assert model.privacy_spent_ == Privacy(0.0)
     model.predict(X[:2])
-    # the answers may decide how many there are, so nothing less is proved
+    # the number of answers may depend on them, so the whole total counts
     assert model.privacy_spent_ == Privacy(2.0, 1e-5)
     with pytest.raises(BudgetSpent, match="4 releases were requested and 3 are left: the budget, 5 predictions"):
         model.predict(X[:4])
@@ -392,7 +392,7 @@ def test_predictions_are_charged_and_refused_when_spent() -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])  # noqa: S301 — our own
-def test_a_copy_has_nothing_left(copied: Any) -> None:
+def test_a_copy_has_no_queries_left(copied: Any) -> None:
     X, y = digits()
     model = PrivateVotingClassifier(n_voters=3, queries=5, random_state=0).fit(X, y)
     again = copied(model)
@@ -420,7 +420,7 @@ def test_a_release_log_remembers_across_fits_and_copies(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("sigma", "is_within"), [(2.0, False), (200.0, True)])
-def test_a_release_log_that_only_counts_is_taken_where_its_mechanism_is_within_the_total(
+def test_a_log_with_a_limit_of_queries_is_used_if_they_fit_in_the_total(
     tmp_path: Path, sigma: float, is_within: bool
 ) -> None:
     X, y = digits()
@@ -444,7 +444,7 @@ def test_a_release_log_that_was_replaced_is_not_charged(tmp_path: Path) -> None:
         model.predict(X[:1])
     assert ReleaseLog(tmp_path / "log").spent == 0
     (tmp_path / "log").unlink()
-    with pytest.raises(BudgetUnreadable, match="cannot be opened"):  # and none is created in its place
+    with pytest.raises(BudgetUnreadable, match="cannot be opened"):  # and no new one is created
         model.predict(X[:1])
 
 
@@ -472,7 +472,7 @@ def test_fits_of_a_plain_majority_are_charged_to_a_release_log(tmp_path: Path, p
     with pytest.raises(BudgetSpent, match="3 are spent"):
         again.fit(X, y)
     assert not hasattr(again, "voters_")
-    assert model.predict(X[:5]).shape == (5,)  # what is paid for goes on
+    assert model.predict(X[:5]).shape == (5,)  # a fit that was charged is continued
 
 
 def test_a_classifier_of_models_that_state_a_profile_predicts_without_limit(
@@ -511,7 +511,7 @@ def test_fits_without_a_release_log_are_unlimited(private_model: Any, tmp_path: 
 
 
 class Remembers(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """A voter that says which records it saw: they are numbered by their first feature."""
+    """A voter that stores its records, numbered by their first feature."""
 
     def __init__(self, random_state: int | None = None) -> None:
         self.random_state = random_state
@@ -526,7 +526,7 @@ class Remembers(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
 
 
 @pytest.mark.parametrize("overlap", [1, 3])
-def test_a_record_reaches_as_many_voters_as_the_overlap(overlap: int) -> None:
+def test_a_record_reaches_exactly_overlap_voters(overlap: int) -> None:
     n = 60
     X, y = np.arange(n)[:, None].astype(float), np.arange(n) % 2
     voting: dict[str, Any] = {"n_voters": 9, "overlap": overlap, "queries": 20, "random_state": 1}
@@ -535,7 +535,7 @@ def test_a_record_reaches_as_many_voters_as_the_overlap(overlap: int) -> None:
     assert set(seen.values()) == {overlap}
     assert len(seen) == n
     assert model.plan_.mechanism.affected == overlap
-    # Another record in one place changes the voters that saw it, and no others: parts and seeds do not look at records.
+    # A changed record changes only the voters that have it: parts and seeds do not depend on records.
     changed = X.copy()
     changed[7] = 1000.0
     other = PrivateVotingClassifier(Remembers(), **voting).fit(changed, y)
@@ -545,8 +545,8 @@ def test_a_record_reaches_as_many_voters_as_the_overlap(overlap: int) -> None:
     assert len({voter.random_state for voter in model.voters_}) == 9
 
 
-def test_a_private_voter_with_one_class_is_trained_all_the_same() -> None:
-    # To answer for it without training would tell that its part has one class.
+def test_a_private_voter_with_one_class_is_still_trained() -> None:
+    # A constant answer without training would reveal that its part has one class.
     X, y = np.zeros((40, 1)), np.zeros(40)
     voter = PrivateLogisticRegression(epsilon=1.0, delta=1e-5)
     model = PrivateVotingClassifier(
@@ -557,7 +557,7 @@ def test_a_private_voter_with_one_class_is_trained_all_the_same() -> None:
     assert {type(voter).__name__ for voter in public.voters_} == {"ConstantVote"}
 
 
-def test_a_price_lets_it_abstain_and_a_cap_holds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_with_a_price_it_may_abstain_and_the_cap_holds(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     capped = NoisyMaximum(8, 4, 1.0, threshold=0.0, check_sigma=1.0, cap=3)
     plan = VotingPlan(capped, 12, Privacy(60.0, 1e-5), "")
     monkeypatch.setattr("darrm_opt.learning.classifier.voting_plan", lambda *_, **__: plan)
@@ -586,14 +586,14 @@ def test_a_price_chooses_a_mechanism_that_may_abstain() -> None:
         voting_plan(12, 3, queries=4, total=Privacy(6.0, 1e-5), design=solve)
 
 
-def test_a_batch_of_predictions_must_earn_its_total(tmp_path: Path) -> None:
+def test_a_batch_of_predictions_passes_a_test_for_its_total(tmp_path: Path) -> None:
     X = np.repeat(np.eye(3), 400, axis=0)
     y = np.repeat(["a", "b", "c"], 400)
     earned = Privacy(4.5, 1e-4)
     settings: dict[str, Any] = {"n_voters": 50, "epsilon": 10.0, "delta": 1e-4, "queries": 40, "random_state": 0}
     asked = np.eye(3)[np.arange(40) % 3]
     path = tmp_path / "log"
-    for _ in range(2):  # fitted again, the log is the same
+    for _ in range(2):  # fitted again, the same log is used
         model = PrivateVotingClassifier(**settings, ptr=earned, release_log=path).fit(X, y)
     assert model.plan_.total == earned
     assert isinstance(model.plan_.mechanism, NoisyMaximum)
@@ -619,7 +619,7 @@ def test_a_batch_of_predictions_must_earn_its_total(tmp_path: Path) -> None:
 
 
 def said(text: str, capsys: pytest.CaptureFixture[str]) -> Callable[[], bool]:
-    """Return what looks whether a text was written to standard error."""
+    """Return a function that checks whether a text was written to standard error."""
     seen: list[str] = []
 
     def look() -> bool:
@@ -630,7 +630,7 @@ def said(text: str, capsys: pytest.CaptureFixture[str]) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize("verbose", [False, True])
-def test_a_long_search_says_so(
+def test_a_long_search_is_logged(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verbose: bool
 ) -> None:
     told = said("designing the release of 100 predictions", capsys)
@@ -645,7 +645,7 @@ def test_a_long_search_says_so(
     assert told() is verbose
 
 
-def test_classes_keep_their_names() -> None:
+def test_predictions_have_the_names_of_the_classes() -> None:
     X = np.repeat(np.eye(4), 40, axis=0)
     y = np.repeat(np.array(["ash", "elm", "fir", "oak"]), 40)
     model = PrivateVotingClassifier(
@@ -672,7 +672,7 @@ def test_invalid_parameters_are_refused(given: dict[str, Any], said: str) -> Non
         PrivateVotingClassifier(**given).fit(*digits())
 
 
-def test_a_table_leaves_only_if_it_is_proved_within_the_total_and_not_cut_short(
+def test_a_table_is_used_only_if_it_fits_the_total_and_was_solved_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def table() -> object:
@@ -690,7 +690,7 @@ def test_a_table_leaves_only_if_it_is_proved_within_the_total_and_not_cut_short(
 # ------------------------------------------------------------------------------------------ the private voter
 
 
-def test_replacing_a_record_moves_the_minimum_by_less_than_the_proof_says() -> None:
+def test_replacing_a_record_moves_the_minimum_within_the_proved_bound() -> None:
     rng, n, strength = np.random.default_rng(0), 50, 0.05
     rows = rng.normal(size=(n, 4))
     rows /= np.linalg.norm(rows, axis=1)[:, None] * 1.000001
@@ -714,7 +714,7 @@ def test_the_minimum_is_within_the_stated_distance() -> None:
 
 
 def test_a_minimum_that_rounding_may_have_moved_is_refused() -> None:
-    """Sums of n and d terms, each at most 2 + |w| in size with room for a hundred, and √d of them in the norm."""
+    """The charge covers sums of n and of d terms of size at most 2 + |w|, with up to 100 roundings each, and √d in the norm."""
     rng, strength = np.random.default_rng(2), 0.1
     for n, d in ((16, 16), (200, 4)):
         rows, signs = rng.normal(size=(n, d)) / 5, rng.choice([-1.0, 1.0], n)
@@ -725,15 +725,15 @@ def test_a_minimum_that_rounding_may_have_moved_is_refused() -> None:
         minimum(rows, signs, strength, 1.5 * rounding / strength)
 
 
-def test_the_noise_is_what_privacy_needs_and_little_more() -> None:
+def test_the_noise_is_just_sufficient_for_privacy() -> None:
     for epsilon, delta, shift in ((1.0, 1e-5, 1100.0), (8.0, 1e-6, 1030.0), (0.1, 1e-9, 2000.0)):
         sigma = smallest_sigma(Privacy(epsilon, delta), shift)
-        # The continuous Gaussian of that σ, by its exact profile: well within, and not with four fifths of the noise.
+        # The exact profile of the continuous Gaussian: within at that σ, not within at four fifths of it.
         assert gaussian_delta(shift / sigma, epsilon) <= delta
         assert gaussian_delta(shift / (0.5 * sigma), epsilon) > delta
 
 
-def test_released_weights_are_the_minimum_plus_that_noise() -> None:
+def test_released_weights_are_the_minimum_plus_the_noise() -> None:
     X, y = digits()
     n, strength, norm = len(X), 0.1, 8.0
     rows = np.column_stack([X / np.maximum(np.linalg.norm(X, axis=1), norm)[:, None], np.ones(n)]) / math.sqrt(2)
@@ -752,10 +752,10 @@ def test_released_weights_are_the_minimum_plus_that_noise() -> None:
     n = values.size
     low, high = stats.chi2.ppf(5e-7, n), stats.chi2.isf(5e-7, n)
     assert low < float(values @ values) < high
-    assert stats.chi2.cdf(low / 0.64, n) > 0.999  # power: noise of four fifths of that σ would be found
+    assert stats.chi2.cdf(low / 0.64, n) > 0.999  # power: noise of four fifths of that σ would be detected
 
 
-def test_its_labels_and_numbers_are_checked() -> None:
+def test_invalid_labels_and_numbers_are_refused() -> None:
     X, y = digits()
     for given, said in (
         ({"epsilon": 0.0}, "epsilon = 0.0 is not valid: expected a finite number above 0"),
@@ -775,7 +775,7 @@ def test_its_labels_and_numbers_are_checked() -> None:
     assert (tags.non_deterministic, tags.classifier_tags.poor_score, tags.classifier_tags.multi_class) == (1, 1, 0)
 
 
-def test_a_long_fit_says_which_voter_it_trains(
+def test_a_long_fit_logs_the_voter_in_training(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = VotingPlan(PlainVote(3, 2, Privacy(1.0)), None, Privacy(1.0), "")
@@ -798,7 +798,7 @@ def test_a_long_fit_says_which_voter_it_trains(
 
 
 class Private(BaseEstimator):  # type: ignore[misc]  # scikit-learn is untyped
-    """Stands for a voter that is private: says one class, and who trained it."""
+    """Replaces a private voter: always predicts one class, and records its training."""
 
     def __init__(self, says: int = 0) -> None:
         self.says = says
@@ -815,7 +815,7 @@ RECORDS = np.arange(60.0)[:, None], np.arange(60) % 3
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_one_query_of_groups_takes_the_table_for_them(classes: int) -> None:
+def test_one_query_of_groups_uses_their_table(classes: int) -> None:
     groups, total = [VoterGroup(4, Privacy(0.3)), VoterGroup(3, Privacy(1.0))], Privacy(0.8, 1e-6)
     plan = voting_plan(7, classes, queries=1, total=total, groups=groups, prior="dirichlet(1)")
     assert isinstance(plan.mechanism, GroupTableMechanism)
@@ -823,14 +823,14 @@ def test_one_query_of_groups_takes_the_table_for_them(classes: int) -> None:
         plan.mechanism.problem, solve_table(Problem(groups=groups, target=total, affected=1, classes=classes)).table
     )
     assert (plan.mechanism.fresh, plan.queries, plan.mechanism.fits(total, 1)) == (False, 1, True)
-    # It beats the best for votes that are fixed, where five voters of seven agree.
+    # It is better than the best table for fixed votes if five voters of seven agree.
     fixed = voting_plan(7, classes, queries=1, total=total, prior="dirichlet(1)" if classes > 2 else None).mechanism
     votes = np.array([[0, 0, 0, 0, 0, 1, 1]])
     best, usual = (one.leader_chances(one.count(votes))[0] for one in (plan.mechanism, fixed))
     assert best > usual
 
 
-def test_groups_within_the_total_need_no_noise_and_more_queries_take_votes_as_fixed() -> None:
+def test_groups_within_the_total_need_no_noise_and_more_queries_use_fixed_votes() -> None:
     groups = [VoterGroup(4, Privacy(0.3, 1e-7)), VoterGroup(3, Privacy(1.0))]
     free = voting_plan(7, 9, queries=10**6, total=Privacy(1.0, 1e-6), groups=groups)
     assert (free.mechanism, free.queries) == (PlainVote(7, 9, Privacy(1.0, 1e-7)), None)
@@ -838,7 +838,7 @@ def test_groups_within_the_total_need_no_noise_and_more_queries_take_votes_as_fi
     plan = voting_plan(7, queries=2, total=total, groups=groups)
     assert plan.mechanism == voting_plan(7, queries=2, total=total).mechanism
     assert plan.mechanism.fits(total, 2)
-    seven = voting_plan(7, 7, queries=1, total=total, groups=groups)  # no table of groups has as many classes
+    seven = voting_plan(7, 7, queries=1, total=total, groups=groups)  # no table of groups has this many classes
     assert not isinstance(seven.mechanism, GroupTableMechanism)
     abstains = voting_plan(7, 2, queries=1, total=total, groups=groups, price=2.0)
     assert isinstance(abstains.mechanism, GroupTableMechanism)
@@ -848,7 +848,7 @@ def test_groups_within_the_total_need_no_noise_and_more_queries_take_votes_as_fi
     assert alike.mechanism == voting_plan(7, queries=1, total=total, voter=Privacy(1.0)).mechanism
 
 
-def test_groups_are_trained_in_order_and_a_log_goes_on(tmp_path: Path) -> None:
+def test_groups_are_trained_in_order_and_a_log_is_continued(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"epsilon": 0.8, "queries": 1, "random_state": 0, "release_log": tmp_path / "log"}
     model = sklearn.clone(PrivateVotingClassifier(groups=GROUPS, **asked)).fit(*RECORDS)
     assert [voter.says for voter in model.voters_] == [2, 2, 2, 2, 1, 1, 1]
@@ -859,7 +859,7 @@ def test_groups_are_trained_in_order_and_a_log_goes_on(tmp_path: Path) -> None:
     assert (again.queries_left_, again.privacy_spent_) == (0, Privacy(0.8, 1e-5))
     with pytest.raises(BudgetSpent):
         again.predict([[0.0]])
-    # What the table supposes of voters must be true of these.
+    # The assumptions of the table must hold for these voters.
     for other in ([(4, Privacy(1.0), None), (3, Privacy(0.3), None)], [(7, Privacy(math.inf), None)], None):
         with refused("release_log"):
             PrivateVotingClassifier(groups=other, n_voters=7, **asked).fit(*RECORDS)
@@ -877,7 +877,7 @@ def test_a_log_of_other_or_fresh_voters_is_refused(tmp_path: Path, queries: int)
         ).fit(X, y)
 
 
-def test_groups_are_refused_by_name() -> None:
+def test_invalid_groups_are_refused() -> None:
     refuses(
         lambda **asked: PrivateVotingClassifier(**asked).fit(*RECORDS),
         {"groups": GROUPS, "epsilon": 0.8, "queries": 1},
@@ -890,7 +890,7 @@ def test_groups_are_refused_by_name() -> None:
         PrivateVotingClassifier(groups=GROUPS, epsilon=0.8, queries=1, design=solve, classes=[0, 1, 2]).fit(*RECORDS)
 
 
-def test_a_plan_of_groups_is_for_all_voters() -> None:
+def test_a_plan_of_groups_requires_all_voters() -> None:
     groups = [VoterGroup(4, Privacy(0.3))]
     for K, voter in ((5, None), (4, Privacy(0.3))):
         with refused("groups"):
@@ -900,7 +900,7 @@ def test_a_plan_of_groups_is_for_all_voters() -> None:
 
 
 class _Predicts(LogisticRegression):  # type: ignore[misc]  # scikit-learn is untyped
-    """A classifier whose predictions have another form, as those of wrapped neural networks may."""
+    """A classifier whose predictions have another shape, like some wrapped neural networks."""
 
     def __init__(self, form: str = "probabilities") -> None:
         self.form = form

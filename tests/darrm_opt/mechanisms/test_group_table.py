@@ -1,4 +1,4 @@
-"""Releases by a table of groups: exact draws, and totals in all and for each group, against every corner."""
+"""Releases by a table of groups: exact draws, and totals, joint and per group, against all corners."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def mechanism_of(case: tuple[int, list[Group], float, float, int], *, fresh: boo
 
 
 def one_group_moves(every: Enumeration, number: int) -> list[int]:
-    """The corners at which voters of one group alone move."""
+    """Return the corners at which only voters of one group move."""
 
     def moves(g: int, chosen: tuple[int, ...]) -> bool:
         return any(every.pairs[g][i][0] != every.pairs[g][i][1] for i in chosen)
@@ -54,12 +54,12 @@ def one_group_moves(every: Enumeration, number: int) -> list[int]:
 
 
 def outputs(mechanism: GroupTableMechanism, every: Enumeration) -> Array:
-    """Chances of the outputs at each of the counts."""
+    """Return the probabilities of the outputs at each count."""
     return np.array([[float(x) for x in mechanism.table.probabilities(counts)] for counts in every.counts])
 
 
 def transcripts(every: Enumeration, corner: int, table: Array, *, fresh: bool) -> list[list[float]]:
-    """Chances of the outputs of two releases on both sides of a corner; trained once, both see the same votes."""
+    """Return the laws of two releases on both sides of a corner; if trained once, both have the same votes."""
     laws = []
     for side in (every.before[corner], every.after[corner]):
         if fresh:
@@ -71,7 +71,7 @@ def transcripts(every: Enumeration, corner: int, table: Array, *, fresh: bool) -
 
 
 @for_each("case", CASES)
-def test_a_groups_release_costs_what_its_corners_show(case: tuple[int, list[Group], float, float, int]) -> None:
+def test_the_total_of_a_group_covers_its_corners(case: tuple[int, list[Group], float, float, int]) -> None:
     classes, groups, _, delta, affected = case
     mechanism, every = mechanism_of(case, fresh=True), Enumeration.of(groups, classes, affected)
     for number in range(len(groups)):
@@ -82,7 +82,7 @@ def test_a_groups_release_costs_what_its_corners_show(case: tuple[int, list[Grou
         worst = float(np.maximum(p - math.exp(told.epsilon) * q, 0).sum(axis=1).max())
         assert told.delta == delta
         assert worst <= delta + 1e-12
-        if told.epsilon > 1e-6:  # and a little less is not enough, where the voters' own answers are not the bound
+        if told.epsilon > 1e-6:  # and is tight unless the models bound it
             less = float(np.maximum(p - math.exp(told.epsilon - 1e-6) * q, 0).sum(axis=1).max())
             own = groups[number][1] * min(groups[number][0], affected)
             assert less > delta or told.epsilon == pytest.approx(own)
@@ -108,7 +108,7 @@ def test_totals_of_two_releases_cover_every_corner(
 
 
 def most_adaptive(pairs: np.ndarray, epsilon: float) -> float:
-    """The largest δ of two releases whose second pair of laws is chosen in view of the first answer."""
+    """Return the largest δ of two releases, the second pair of laws chosen after the first answer."""
     p, q = pairs[:, 0], pairs[:, 1]
     scale = math.exp(epsilon)
 
@@ -119,7 +119,7 @@ def most_adaptive(pairs: np.ndarray, epsilon: float) -> float:
 
 
 def shown_pairs(every: Enumeration, mechanism: GroupTableMechanism, affected: int, *, fresh: bool) -> np.ndarray:
-    """Laws of one release on both sides: at each corner, or at any fixed votes and those with some of them moved."""
+    """Return pairs of laws of one release: at all corners, or at all fixed votes and their neighbours."""
     table = outputs(mechanism, every)
     if fresh:
         pairs = np.stack([every.before @ table, every.after @ table], axis=1)
@@ -133,7 +133,7 @@ def shown_pairs(every: Enumeration, mechanism: GroupTableMechanism, affected: in
 
 @for_each("fresh", [True, False])
 @for_each("case", [case for case in CASES if case[0] == 2])
-def test_two_bits_cost_what_an_adaptive_adversary_sees(
+def test_two_bits_cost_the_loss_of_an_adaptive_adversary(
     case: tuple[int, list[Group], float, float, int], fresh: bool
 ) -> None:
     classes, groups, _, delta, affected = case
@@ -146,7 +146,7 @@ def test_two_bits_cost_what_an_adaptive_adversary_sees(
 
 
 class _Places(RandomSource):
-    """Every place of the next draw, one after the other, among those where the output may change."""
+    """A source that returns given places, those at which the output changes."""
 
     def __init__(self, places: list[int]) -> None:
         self.places = places
@@ -160,7 +160,7 @@ class _Places(RandomSource):
         return place
 
 
-def test_draws_have_exactly_the_chances_of_the_table() -> None:
+def test_draws_have_exactly_the_probabilities_of_the_table() -> None:
     mechanism = mechanism_of(CASES[1], fresh=False)
     for first, second in product(votes_of(2, 3), votes_of(1, 3)):
         chances = mechanism.table.probabilities([first, second])
@@ -173,7 +173,7 @@ def test_draws_have_exactly_the_chances_of_the_table() -> None:
                 assert [mechanism.draw((*first, *second), source) for _ in range(2)] == [output, output]
 
 
-def test_the_accounts_of_one_kind_of_voters_are_not_taken_for_the_other() -> None:
+def test_a_table_of_groups_is_refused_for_equal_voters_and_conversely() -> None:
     mechanism = mechanism_of(CASES[0], fresh=False)
     with refused("table"):
         TableMechanism(mechanism.problem, mechanism.table)
@@ -189,7 +189,7 @@ def test_columns_are_in_the_order_of_the_groups() -> None:
         mechanism.table.cells.find([[[1, 0, 0], [1, 0, 0]]])
 
 
-def test_a_log_says_what_each_group_has_spent(tmp_path: Path) -> None:
+def test_a_log_reports_the_spent_privacy_of_each_group(tmp_path: Path) -> None:
     solution = solve_table(Problem(groups=[(2, 0.1), (1, 0.7)], target=Privacy(0.6), classes=3))
     path = tmp_path / "releases.log"
     log = ReleaseLog.create(path, solution, budget=Privacy(1.2), fresh=True)
@@ -206,19 +206,19 @@ def test_a_log_says_what_each_group_has_spent(tmp_path: Path) -> None:
         ReleaseLog.create(tmp_path / "other.log", solution, queries=3).check_is_for(vote.mechanism)
 
 
-def test_models_that_were_trained_once_are_charged_once() -> None:
+def test_models_trained_once_are_charged_once() -> None:
     mechanism = mechanism_of((2, [(2, 0.1, 0.0), (2, 0.5, 0.0)], 0.6, 0.0, 3), fresh=False)
     assert mechanism.cost(1000, 0.0).epsilon == pytest.approx(0.5 + 0.5 + 0.1)
     assert mechanism.group_cost(0, 1000, 0.0).epsilon == pytest.approx(0.2)
     budget = PrivacyBudget(Privacy(1.5))
     PrivateVote(mechanism, budget).release_many([[0, 1, 0, 1]] * 3)
-    assert budget.spent.epsilon == pytest.approx(1.5)  # three models that are as private as the least private one
+    assert budget.spent.epsilon == pytest.approx(1.5)  # three models, as private as the least private one
     with refused("sampling"):
         mechanism.cost(1, 0.0, Sampling(1000, 10))
 
 
-def test_a_budget_is_charged_what_one_of_several_releases_costs() -> None:
-    """Voters that were trained once count as not private from the second release on, some of them here anyway."""
+def test_a_budget_is_charged_the_loss_of_one_of_several_releases() -> None:
+    """Voters trained once count as not private from the second release on; here some always do."""
     problem = Problem(groups=[(3, 0.5), (2, math.inf)], target=Privacy(0.8, 1e-4), affected=1)
     mechanism = GroupTableMechanism(problem, solve_table(problem).table)
     assert mechanism.models is None
@@ -236,7 +236,7 @@ def test_a_budget_is_charged_what_one_of_several_releases_costs() -> None:
     assert fresh.events == {Privacy(0.8, 1e-4): 2}
 
 
-def test_a_log_of_samples_is_for_no_table_of_groups(tmp_path: Path) -> None:
+def test_a_log_with_samples_is_refused_for_a_table_of_groups(tmp_path: Path) -> None:
     solution = solve_table(Problem(groups=[(3, 0.5), (2, 0.1)], target=Privacy(0.8, 1e-4), affected=1))
     limits: list[dict[str, Any]] = [{"budget": Privacy(2.0, 1e-3)}, {"queries": 3}]
     for limit in limits:
@@ -247,11 +247,11 @@ def test_a_log_of_samples_is_for_no_table_of_groups(tmp_path: Path) -> None:
 def test_votes_with_tiny_probabilities_have_no_laws() -> None:
     problem = Problem(groups=[(30, 20.0), (2, 1.0)], target=Privacy(2.0), affected=1)
     mechanism = GroupTableMechanism(problem, solve_table(problem).table)
-    assert mechanism.everyone.laws is None  # chances that underflow have no relative precision
+    assert mechanism.everyone.laws is None  # probabilities that underflow have no relative precision
     assert mechanism.cost(5, 0.0).epsilon > 2.0
 
 
-def test_the_least_private_voters_cover_every_choice() -> None:
+def test_the_least_private_voters_cost_at_least_as_much_as_any_choice() -> None:
     from darrm_opt.accounting.accounts import compose_models
     from darrm_opt.mechanisms.table import least_private
 

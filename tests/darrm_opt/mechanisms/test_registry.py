@@ -1,4 +1,4 @@
-"""The registry of mechanisms: ours, what a package brings, and what is refused."""
+"""The registry of mechanisms: built-in ones, those of packages, and refusals."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from darrm_opt.randomness import SeededRandomnessForTestsOnly
 
 CALIBRATED = {"permute_and_flip", "exponential", "laplace", "gnmax", "randomized_response", "subsampling"}
 
-STATED = {"plain_vote", "gamma", "table", "group_table"}  # mechanisms whose numbers no calibration finds
+STATED = {"plain_vote", "gamma", "table", "group_table"}  # mechanisms without a calibrated parameter
 
 
-def test_names_and_what_they_stand_for() -> None:
+def test_every_name_has_its_mechanism() -> None:
     assert set(mechanism_names()) == CALIBRATED | STATED, "add it to CALIBRATED or STATED"
     assert set(calibrated_names()) == CALIBRATED
     for name in mechanism_names():
@@ -38,7 +38,7 @@ def test_names_and_what_they_stand_for() -> None:
 
 
 @for_each("name", sorted(CALIBRATED))
-def test_a_record_is_read_back_whole(name: str) -> None:
+def test_a_record_round_trips(name: str) -> None:
     mechanism = mechanism_class(name).of(5, 2, 0.5 if name != "gnmax" else 2.0, 2)
     again = mechanism_from_record(mechanism.record())
     assert again == mechanism
@@ -96,7 +96,7 @@ BROUGHT = {
 }
 
 
-def test_a_package_brings_a_mechanism_by_an_entry_point(tmp_path: Path) -> None:
+def test_a_package_adds_a_mechanism_by_an_entry_point(tmp_path: Path) -> None:
     example = (ROOT / "examples" / "own_mechanism.py").read_text(encoding="utf-8").partition("\ndef main(")[0] + TWINS
     (tmp_path / "their_package.py").write_text(example, encoding="utf-8")
     information = tmp_path / "their_package-1.dist-info"
@@ -123,7 +123,7 @@ def test_a_package_brings_a_mechanism_by_an_entry_point(tmp_path: Path) -> None:
     ]
 
 
-def test_a_kind_of_ours_has_one_reader() -> None:
+def test_each_kind_has_one_reader() -> None:
     readers: dict[str, set[object]] = {}
     for name in mechanism_names():
         found = mechanism_class(name)
@@ -131,12 +131,12 @@ def test_a_kind_of_ours_has_one_reader() -> None:
     assert {kind: len(each) for kind, each in readers.items()} == dict.fromkeys(readers, 1)
 
 
-def test_a_parameter_that_is_inverted_is_above_0() -> None:
+def test_an_inverted_parameter_must_be_above_0() -> None:
     with refused("limits", "(0.0, 1.0)"):
         type("Noisier", (LaplaceMaximum,), {"limits": (0.0, 1.0)})
 
 
-def test_models_that_are_not_private_are_not_among_the_private_voters() -> None:
+def test_models_that_are_not_private_are_not_private_voters() -> None:
     assert PlainVote(3, 2, Privacy(0.5)).private_voters == (Privacy(0.5),)
     assert PlainVote(3, 2, Privacy(math.inf)).private_voters == ()
     for delta in (0.0, 1e-5):
@@ -145,6 +145,6 @@ def test_models_that_are_not_private_are_not_among_the_private_voters() -> None:
 
 @for_each("name", ["gnmax", "laplace", "permute_and_flip", "exponential"])
 @for_each("counts", [(-1, 4), (3,), (1.5, 1.5), (30, 0), (1, 1, 1)])
-def test_votes_of_others_are_not_drawn_from(name: str, counts: Any) -> None:
+def test_counts_of_another_vote_are_refused(name: str, counts: Any) -> None:
     with refused("counts"):
         mechanism_class(name).of(3, 2, 0.5).draw(counts, SeededRandomnessForTestsOnly(1))

@@ -1,4 +1,4 @@
-"""What mechanisms draw, at a stated power; permute-and-flip and the exponential mechanism without a table."""
+"""Draws of mechanisms, at a stated power; permute-and-flip and the exponential mechanism without a table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SELECTIONS = ("permute_and_flip", "exponential")
 
 
 def law(name: str, counts: Counts, rate: float) -> list[float]:
-    """Probability of each class, from the definition: every order of the coins."""
+    """Return the probability of each class by definition, over all orders of the coins."""
     coins = [math.exp(-rate * (max(counts) - count)) for count in counts]
     if name == "exponential":
         return [coin / math.fsum(coins) for coin in coins]
@@ -47,16 +47,16 @@ def law(name: str, counts: Counts, rate: float) -> list[float]:
     return chances
 
 
-# ---------------------------------------------------------------------------------- what is drawn
+# ---------------------------------------------------------------------------------- draws
 
 DRAWS, LEVEL, SHIFT, MISSED = 6_000, 1e-4, 0.06, 1e-3
-"""Draws of a test, its false alarms, a change of two probabilities, and the share of tests that may miss that change."""
+"""Draws per test, false alarm rate, a shift of two probabilities, and the rate of missing that shift."""
 
 
 def hold_draws(
     mechanism: VoteMechanism, counts: tuple[int, ...], chances: list[float], draws: int = DRAWS, shift: float = SHIFT
 ) -> None:
-    """Hold draws against a law by χ², and show that a law that is off by ``shift`` would be noticed."""
+    """Test draws against a law by χ², and check that a law off by ``shift`` would be detected."""
     outputs = [*range(len(counts)), ABSTENTION][: len(chances)]
     bits = SeededRandomnessForTestsOnly(17)
     sample = mechanism.draw_many(np.array([counts] * draws), bits)
@@ -102,7 +102,7 @@ def test_gamma_is_that_of_the_definition(name: str, rate: float, K: int) -> None
 
 
 @pytest.mark.parametrize("name", SELECTIONS)
-def test_a_unanimous_vote_at_the_largest_rate_is_released_as_it_is(name: str) -> None:
+def test_a_unanimous_vote_at_the_largest_rate_is_released_unchanged(name: str) -> None:
     mechanism = mechanism_class(name).of(10**6, 1000, 1000.0)
     bits = SeededRandomnessForTestsOnly(3)
     counts = tuple(10**6 if place == 777 else 0 for place in range(1000))
@@ -115,7 +115,7 @@ def test_a_unanimous_vote_at_the_largest_rate_is_released_as_it_is(name: str) ->
 
 @for_each("affected", [1, 2])
 @for_each("name", SELECTIONS)
-def test_one_release_over_all_neighbours(name: str, affected: int) -> None:
+def test_epsilon_is_the_largest_loss_over_all_neighbours(name: str, affected: int) -> None:
     K, classes, rate = 5, 3, 0.35
     mechanism = mechanism_class(name).of(K, classes, rate, affected)
     assert isinstance(mechanism, SelectionMechanism)
@@ -128,9 +128,9 @@ def test_one_release_over_all_neighbours(name: str, affected: int) -> None:
             losses += here
             spread = max(spread, max(here) - min(here))
     assert max(losses) <= each * (1 + 1e-12)
-    if name == "exponential":  # what its account rests on
+    if name == "exponential":  # the premise of its account
         assert spread == pytest.approx(each)
-    else:  # and why permute-and-flip has another one
+    else:  # which permute-and-flip does not satisfy
         assert max(losses) > 0.9 * each
         assert spread > 1.2 * each
 
@@ -142,7 +142,7 @@ def pairs(width: float, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @for_each("width", [1e-3, 0.3, 2.0, 8.0])
-def test_the_divergence_of_a_range_is_above_every_member_and_close(width: float) -> None:
+def test_the_divergence_of_a_range_is_just_above_that_of_its_members(width: float) -> None:
     p, q = pairs(width, 4001)
     members = table_divergence(np.stack([p, 1 - p], axis=1), np.stack([q, 1 - q], axis=1))
     bound = bounded_range_divergence(width)
@@ -152,7 +152,7 @@ def test_the_divergence_of_a_range_is_above_every_member_and_close(width: float)
     assert (bound.at(orders) <= members.at(orders) * 1.02).all()
 
 
-def test_the_laws_of_all_neighbours_are_within_the_divergence_of_their_range() -> None:
+def test_the_divergence_of_all_neighbours_is_within_that_of_their_range() -> None:
     K, classes, rate = 5, 3, 0.35
     edges = [(counts, other) for counts in vote_counts(K, classes) for other in neighbours(counts, 1)]
     p, q = ([law("exponential", edge[side], rate) for edge in edges] for side in (0, 1))
@@ -182,7 +182,7 @@ def test_a_total_is_never_below_the_recursion_over_the_family() -> None:
 
 
 @pytest.mark.parametrize("name", SELECTIONS)
-def test_rates_for_a_total(name: str) -> None:
+def test_the_rates_for_a_total(name: str) -> None:
     total = Privacy(2.0, 1e-5)
     found = mechanism_class(name).calibrated(40, 6, total, 50, affected=2)
     assert 1.98 < found.epsilon(50, 1e-5) <= 2.0
@@ -209,7 +209,7 @@ def test_the_exponential_mechanism_has_twice_the_rate_over_many_releases() -> No
 # ------------------------------------------------------------------------------- logs, refusals
 
 
-def test_invalid_selection_mechanisms() -> None:
+def test_invalid_selection_mechanisms_are_refused() -> None:
     valid = {"K": 7, "classes": 3, "rate": 0.5}
     rates = [0.0, -1.0, math.nan, math.inf, 1000.5]
     refuses(ExponentialMechanism, valid, rate=rates)

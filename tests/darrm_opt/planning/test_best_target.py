@@ -1,4 +1,4 @@
-"""Best target and sequence design: every answer within the total, known answers met, baselines never better."""
+"""Best target and sequence design: within the total, known answers, and no better baselines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUERIES = 15
 
 
 @pytest.mark.parametrize("problem", [OPEN, PRIVATE, PURE], ids=str)
-def test_the_best_target_is_within_the_total_and_no_equal_share_is_more_useful(problem: Problem) -> None:
+def test_the_best_target_is_within_the_total_and_at_least_as_useful_as_an_equal_share(problem: Problem) -> None:
     found = best_target(problem.K, problem.voter, QUERIES, BUDGET, problem.affected, fresh=True)
     assert found.account == "bits"
     assert found.total.delta == BUDGET.delta
@@ -41,12 +41,12 @@ def test_the_best_target_is_within_the_total_and_no_equal_share_is_more_useful(p
     share = Privacy(BUDGET.epsilon / QUERIES, BUDGET.delta / QUERIES)
     equal = solve(Problem(problem.K, problem.voter, share, problem.affected))
     assert found.solution.utility > equal.utility
-    again = solve(found.solution.problem)  # whoever solves at the target gets what was accounted
+    again = solve(found.solution.problem)  # solving at the target gives the accounted γ
     assert np.allclose(again.gamma, found.solution.gamma, atol=1e-6)
 
 
-def test_a_target_beyond_a_jump_of_the_cost_is_found() -> None:
-    """Below the first jump along ε nothing is more useful than 0.535: γ_opt shows pairs there that the budget excludes."""
+def test_a_target_above_a_jump_of_the_total_is_found() -> None:
+    """Below the first jump along ε the best utility is 0.535, as γ_opt has pairs there that the budget excludes."""
     voter, total = Privacy(0.1, 1e-5), Privacy(3.0, 0.01)
     found = best_target(35, voter, 100, total, fresh=True)
     assert found.solution.utility >= 0.5938
@@ -56,7 +56,7 @@ def test_a_target_beyond_a_jump_of_the_cost_is_found() -> None:
 
 
 def test_the_split_of_delta_matters() -> None:
-    """At δ = 0, where ε is largest, γ_opt keeps less than with the best δ."""
+    """At δ = 0, with the largest ε, γ_opt is less useful than with the best δ."""
     found = best_target(11, Privacy(math.inf), 100, Privacy(2.0, 1e-3), 1, fresh=True)
 
     def pure(epsilon: float) -> tuple[float, float]:
@@ -79,7 +79,7 @@ def test_a_large_total_gives_the_plain_majority() -> None:
     assert np.all(found.solution.gamma >= 1 - 1e-9)
 
 
-@for_each("voter", [Privacy(0.01), Privacy(0.5)])  # the account of voters trained once
+@for_each("voter", [Privacy(0.01), Privacy(0.5)])  # for voters trained once
 @for_each("fresh", [False, True])
 def test_a_design_states_whether_voters_are_fresh(voter: Privacy, fresh: bool) -> None:
     total = Privacy(1.0, 1e-3)
@@ -92,7 +92,7 @@ def test_very_many_releases_are_accounted_without_the_recursion() -> None:
     found = total_of(Release.of(solution).guarantees(10**6, fresh=True), 1e-3)
     assert found.account in ("optimal", "points")
     assert 0 < found.epsilon < math.inf
-    # (mε, δ) leaks with its δ, and so does the region of its lines; the pairs of a bit do not
+    # (mε, δ) and the region of its lines leak with probability δ; the pairs of a bit do not
     leaky = solve(Problem(7, Privacy(0.3, 1e-2), Privacy(1.0, 1e-2)))
     assert total_of(Release.of(leaky).guarantees(1000, fresh=True), 1e-6).account == "renyi"
 
@@ -120,7 +120,7 @@ def exact_epsilon_or_inf(noise: NoiseFunction, problem: Problem) -> float:
 
 
 @pytest.mark.parametrize("problem", [OPEN, PRIVATE, PURE], ids=str)
-def test_more_budget_never_hurts_and_more_queries_never_help(problem: Problem) -> None:
+def test_utility_increases_with_the_budget_and_decreases_with_the_queries(problem: Problem) -> None:
     utilities = [
         design_sequence(problem, queries, total, fresh=True).utility
         for queries, total in [(40, BUDGET), (QUERIES, BUDGET), (QUERIES, Privacy(2.5, 1e-3)), (2, Privacy(2.5, 1e-2))]
@@ -146,14 +146,14 @@ def test_the_region_contains_pairs_whose_repetition_costs_the_total() -> None:
             for share in (0.9, 1.25)
         )
         assert inside < outside
-        assert outside > total.delta  # an adversary who adapts gains on top of that
+        assert outside > total.delta  # an adaptive adversary gains slightly more
     tilted = region_lines(30, total, tilt=0.3)
     assert min(line.delta + math.exp(line.epsilon) * 0.01 for line in tilted) < min(
         line.delta + math.exp(line.epsilon) * 0.01 for line in lines
     )
 
 
-def test_the_upper_hull_keeps_what_matters() -> None:
+def test_the_upper_hull_keeps_its_vertices() -> None:
     pairs = np.random.default_rng(3).random((40, 2))
     hull = upper_hull(pairs)
     every = np.concatenate([pairs, 1 - pairs, pairs[:, ::-1], 1 - pairs[:, ::-1]])
@@ -164,7 +164,7 @@ def test_the_upper_hull_keeps_what_matters() -> None:
     assert len(hull) < len(every) / 4
 
 
-def test_bad_input_is_named() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with refused("queries", "0"):
         best_target(3, Privacy(0.1), 0, BUDGET, fresh=True)
     with refused("total_epsilon", "0.0"):
@@ -183,8 +183,8 @@ def test_bad_input_is_named() -> None:
         (Privacy(math.inf), 7, Privacy(1.0)),
     ],
 )
-def test_what_is_reported_is_within_the_total(voter: Privacy, queries: int, total: Privacy) -> None:
-    """Also where the equal share wins, which fits by the sums and by no other account."""
+def test_the_reported_total_is_within_the_budget(voter: Privacy, queries: int, total: Privacy) -> None:
+    """Also if the equal share wins, which fits only by the sums."""
     found = best_target(5, voter, queries, total, fresh=True)
     assert found.total.epsilon <= total.epsilon
     assert found.total.delta <= total.delta

@@ -1,4 +1,4 @@
-"""Candidates among any number of classes: shares against enumeration, totals by the accountant called again, metamorphic relations."""
+"""Candidates among any number of classes: shares by enumeration, totals by the accountant, metamorphic relations."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def designed(
 
 
 def fitting(found: Plan) -> dict[str, Any]:
-    """Return the options that fit, by name, in their order."""
+    """Return the options that fit by name, in order."""
     return {option.name: option for option in found.options if option.fits}
 
 
@@ -79,7 +79,7 @@ def masses(sigma: float) -> dict[int, float]:
 
 
 def labels(counts: tuple[int, ...], sigma: float) -> float:
-    """Chance that one of the leaders is released: every outcome of the noise, ties in equal parts."""
+    """Return Pr[a leader is released], by enumeration of the noise; ties are split equally."""
     noise, right = masses(sigma), 0.0
     for drawn in product(noise, repeat=len(counts)):
         noisy = [count + x for count, x in zip(counts, drawn, strict=True)]
@@ -94,7 +94,7 @@ def shares(design: Plan, name: str) -> tuple[float, float, float, float]:
 
 
 def leads_at(counts: CountTable, sigma: float) -> Array:
-    """Chance that one of the leaders has the largest count with the noise that is drawn."""
+    """Return Pr[a leader has the largest noisy count] under the drawn noise."""
     return NoisyMaximum(int(counts[0].sum()), counts.shape[1], sigma).leader_chances(counts)
 
 
@@ -113,17 +113,17 @@ def leads_at(counts: CountTable, sigma: float) -> Array:
         ((30, 1), 17.3),
     ],
 )
-def test_chances_of_the_noise_that_is_drawn(counts: tuple[int, ...], sigma: float) -> None:
+def test_shares_of_noise_are_those_of_enumeration(counts: tuple[int, ...], sigma: float) -> None:
     assert leads_at(np.array([counts]), sigma)[0] == pytest.approx(labels(counts, sigma), abs=1e-11)
 
 
-def test_chances_that_a_check_passes() -> None:
+def test_shares_of_checks_are_those_of_enumeration() -> None:
     for largest, threshold, sigma in [(5, 4.0, 1.0), (5, 7.5, 2.5), (0, 9.0, 3.0)]:
         expected = math.fsum(p for x, p in masses(sigma).items() if largest + x >= threshold)
         assert pass_chances(np.array([largest]), threshold, sigma)[0] == pytest.approx(expected, abs=1e-11)
 
 
-def test_shares_of_a_table_by_enumeration() -> None:
+def test_shares_of_a_table_are_those_of_enumeration() -> None:
     law = favoured_law(K, CLASSES, CHANCES)
     strict = {counts: mass for counts, mass in law.items() if counts.count(max(counts)) == 1}
     for option in fitting(small(2.0, 2.0)).values():
@@ -140,12 +140,12 @@ def test_shares_of_a_table_by_enumeration() -> None:
 
 
 @pytest.mark.parametrize("cap", [1, 2, 3])
-def test_shares_with_a_cap_by_every_sequence_of_queries(cap: int) -> None:
+def test_shares_with_a_cap_are_those_of_all_sequences_of_queries(cap: int) -> None:
     prior = parse_prior("favoured(0.5,0.9)")
     law = VoteLaw(PluralityObjective(prior), Problem(K, NOT_PRIVATE, Privacy(1.0), 1, classes=CLASSES))
     leads = leads_at(law.counts, 1.2)
     passes = pass_chances(law.counts[:, 0], 3.0, 1.5)
-    # What a query comes to: strict votes or not (not judged), checked or not, right or not.
+    # Outcomes of a query: strict votes or not (not judged), checked or not, right or not.
     strict = law.counts[:, 0] > law.counts[:, 1]
     outcomes = {
         "right": float(law.masses @ (strict * passes * leads)),
@@ -186,14 +186,14 @@ def test_totals_of_options_without_a_table_are_those_of_the_account() -> None:
         assert option.mechanism.cap == (None if chosen.get("cap", 40) == 40 else chosen["cap"])
 
 
-def test_the_total_of_tables_over_all_neighbours() -> None:
+def test_the_total_of_a_table_covers_all_neighbours() -> None:
     composed = 0
     for option in fitting(small(2.0, 2.0)).values():
         if not isinstance(option.mechanism, TableMechanism):
             continue
         target = option.mechanism.problem.target
         each = (option.parameters["epsilon"], option.parameters["delta"])
-        strictest = option.mechanism.problem.strictest.target  # what the certificate proves
+        strictest = option.mechanism.problem.strictest.target  # proved by the certificate
         assert (target.epsilon, target.delta) == pytest.approx(each, rel=1e-9)
         assert strictest.epsilon <= each[0]
         assert strictest.delta <= each[1]
@@ -205,7 +205,7 @@ def test_the_total_of_tables_over_all_neighbours() -> None:
         pairs = [(n, other) for n in vote_counts(K, CLASSES) for other in neighbours(n, 1)]
         p, q = ([[float(x) for x in rule.probabilities(pair[side])] for pair in pairs] for side in (0, 1))
         again = composed_epsilon([(table_divergence(p, q), QUERIES)], DELTA)
-        assert option.spent.epsilon <= min(2.0, again * (1 + 1e-6))  # its own sums and convolution may be less
+        assert option.spent.epsilon <= min(2.0, again * (1 + 1e-6))  # its sums and convolution may be smaller
     assert composed
 
 
@@ -214,7 +214,7 @@ def test_the_total_of_tables_over_all_neighbours() -> None:
 
 @pytest.mark.parametrize("design", [small, large])
 def test_more_budget_is_never_worse(design: object) -> None:
-    price = 4.0 if design is large else 2.0  # where another test has the plan for 2.0 already
+    price = 4.0 if design is large else 2.0  # another test caches the plan for 2.0
     found = [design(epsilon, price) for epsilon in (2.0, 4.0)]  # type: ignore[operator]
     assert all(best(a).utility <= best(b).utility for a, b in pairwise(found))
     for name in set(fitting(found[0])):
@@ -223,7 +223,7 @@ def test_more_budget_is_never_worse(design: object) -> None:
 
 
 @pytest.mark.parametrize("design", [small, large])
-def test_where_wrong_labels_cost_more_fewer_are_wrong(design: object) -> None:
+def test_at_a_higher_price_fewer_labels_are_wrong(design: object) -> None:
     prices = (0.0, 2.0) if design is small else (0.0, 4.0)
     found = [design(2.0, price) for price in prices]  # type: ignore[operator]
     wrong = [best(each).wrong for each in found]
@@ -233,7 +233,7 @@ def test_where_wrong_labels_cost_more_fewer_are_wrong(design: object) -> None:
     assert utilities == sorted(utilities, reverse=True)
 
 
-def test_the_options_and_their_order() -> None:
+def test_options_are_in_order_of_usefulness() -> None:
     assert set(fitting(small(2.0, 0.0))) == TABLES | {"gnmax"}
     assert set(fitting(small(2.0, 2.0))) == TABLES | {"gnmax", "confident_gnmax"}
     assert set(fitting(large(2.0, 4.0))) == {"gnmax", "laplace", "confident_gnmax", "permute_and_flip", "exponential"}
@@ -251,12 +251,12 @@ def test_the_options_and_their_order() -> None:
     assert (confident.name, confident.abstained > 0) == ("confident_gnmax", True)
 
 
-def test_past_votes_of_other_voters_are_refused() -> None:
+def test_past_votes_of_another_number_of_voters_are_refused() -> None:
     with pytest.raises(InvalidInput, match="60 votes among 4 classes"):
         designed(61, 4, Privacy(1.0, 1e-5), 2, objective=PAST)
 
 
-def test_all_have_a_total_without_delta() -> None:
+def test_all_options_have_a_total_at_delta_0() -> None:
     design = designed(60, 4, Privacy(1.0, 0.0), 2, objective=PAST)
     assert set(fitting(design)) == {"permute_and_flip", "exponential", "laplace", "gnmax"}
     for option in fitting(design).values():
@@ -272,7 +272,7 @@ def test_all_have_a_total_without_delta() -> None:
 
 @for_each("rate", [0.01, 0.5, 4.0])
 @for_each("counts", [(4, 0, 0), (2, 1, 1), (2, 2, 0), (3, 3, 3), (40, 38, 7)])
-def test_chances_of_selection_mechanisms_are_those_of_their_tables(counts: tuple[int, ...], rate: float) -> None:
+def test_shares_of_selection_mechanisms_are_those_of_their_tables(counts: tuple[int, ...], rate: float) -> None:
     cells = partition_cells(Problem(sum(counts), NOT_PRIVATE, Privacy(1.0), 1, classes=3))
     for name in ("permute_and_flip", "exponential"):
         start = cells.starts[cells.numbers[counts]]
@@ -284,7 +284,7 @@ def test_chances_of_selection_mechanisms_are_those_of_their_tables(counts: tuple
 
 @pytest.mark.slow
 @pytest.mark.parametrize("prior", ["favoured(0.4,0.8)", "beta(8,2)", "dirichlet(0.2)"])
-def test_sampled_vote_counts_agree_with_the_whole_law(prior: str) -> None:
+def test_sampled_vote_counts_agree_with_the_full_law(prior: str) -> None:
     goal = PluralityObjective(parse_prior(prior), price=2.0)
     problem = Problem(60, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=4)
     whole = VoteLaw(goal, problem)
@@ -298,11 +298,11 @@ def test_sampled_vote_counts_agree_with_the_whole_law(prior: str) -> None:
         assert drawn == pytest.approx(float(whole.judged @ leads_at(whole.counts, sigma)), abs=4 / math.sqrt(2000))
 
 
-def test_more_voters_and_classes_than_can_be_listed() -> None:
+def test_more_voters_and_classes_than_can_be_listed_have_a_plan() -> None:
     design = designed(300, 12, Privacy(2.0, 1e-5), 1, objective="favoured(0.2,0.5)")
     assert design.question.vote_law.samples == 2000
     assert set(fitting(design)) == {"permute_and_flip", "exponential", "laplace", "gnmax"}
-    assert best(design).name == "permute_and_flip"  # of a single release
+    assert best(design).name == "permute_and_flip"  # for a single release
     many = designed(10**6, 1000, Privacy(1.0, 0.0), 5, objective="beta(2,2)")
     assert many.question.vote_law.samples == 100
     assert best(many).right > 0.99
@@ -310,12 +310,12 @@ def test_more_voters_and_classes_than_can_be_listed() -> None:
         designed(300, 12, Privacy(2.0, 1e-5), 1, objective="favoured(0.05)")
 
 
-def test_the_gap_is_that_of_the_optimum_alone() -> None:
+def test_only_the_optimum_has_a_gap() -> None:
     for option in fitting(small(2.0, 2.0)).values():
         assert (option.gap is not None and 0 <= option.gap < 1e-6) if option.name == "optimal" else option.gap is None
 
 
-def test_one_query_two_classes_two_votes_a_record_and_no_delta() -> None:
+def test_one_query_of_two_classes_with_two_votes_per_record_and_delta_0() -> None:
     objective = PluralityObjective(parse_prior("beta(4,2)"), ties="any", price=1.0)
     two = designed(6, 2, Privacy(1.5, 1e-3), 1, affected=2, objective=objective)
     assert best(two).name == "optimal"
@@ -332,7 +332,7 @@ def test_one_query_two_classes_two_votes_a_record_and_no_delta() -> None:
             assert option.parameters["delta"] == 0
 
 
-def test_the_chances_of_wide_noise_are_those_of_its_density(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shares_of_wide_noise_are_those_of_its_density(monkeypatch: pytest.MonkeyPatch) -> None:
     sigma, counts = 2.0**14, np.array([[40, 0, 0], [15, 15, 10], [14, 13, 13]])
     exact = leads_at(counts, sigma), pass_chances(counts[:, 0], sigma, sigma)
     monkeypatch.setattr(noisy_maximum, "WIDE_SIGMA", 1.0)

@@ -1,4 +1,4 @@
-"""Ways of releasing a majority on one footing: all within the budget, the optimum first, from Python and the shell."""
+"""Comparison of mechanisms: all within the budget, the optimum first, from Python and the command line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def bare() -> Comparison:
 
 @pytest.fixture
 def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let `compare` look at some ways only: all of them take a second where a test asks about one."""
+    """Restrict `compare` to some mechanisms: all of them take a second."""
     return lambda *names: monkeypatch.setattr(
         "darrm_opt.planning.compare.ranked_options", partial(ranked_options, mechanisms=names)
     )
@@ -73,7 +73,7 @@ def test_every_mechanism_is_compared_and_within_the_budget(private: Comparison) 
             assert finer == pytest.approx(row.epsilon, rel=1e-3)
 
 
-def test_the_budget_is_used_up_where_a_parameter_is_continuous(private: Comparison) -> None:
+def test_a_continuous_parameter_uses_the_whole_budget(private: Comparison) -> None:
     for name in ("optimal_sequence", "randomized_response", "gnmax", "laplace"):
         assert (of(private, name).epsilon or 0) >= 0.99 * BUDGET.epsilon
 
@@ -88,7 +88,7 @@ def test_the_optimum_comes_first_and_the_plain_majority_does_not_fit(private: Co
     errors = [row.tv_error for row in private.rows if row.tv_error is not None]
     assert [round(error, 5) for error in errors] == sorted(
         round(error, 5) for error in errors
-    )  # the objective's own error, under its own prior, orders as utility does
+    )  # the error under the prior of the objective orders like utility
     assert of(private, "majority").noise is None
 
 
@@ -98,7 +98,7 @@ def test_voters_that_are_not_private(bare: Comparison) -> None:
     assert row.value is not None
     region = noisy_vote_laws(11, GaussianNoise.of_sigma(row.value)).region
     own = compose_bits([(region, 100)]).epsilon(1e-3)
-    assert own == pytest.approx(row.epsilon, rel=2e-3)  # the same release, by its own region
+    assert own == pytest.approx(row.epsilon, rel=2e-3)  # the same release, by its region
 
 
 @for_each(
@@ -130,7 +130,7 @@ def bagged() -> Comparison:
     return compare(Problem(5, Privacy(math.inf), Privacy(1.0)), 4, Privacy(2.0, 0.01), **DRAW, fresh=True)
 
 
-def test_all_mechanisms_are_accounted_for_by_the_draw(bagged: Comparison) -> None:
+def test_all_mechanisms_are_accounted_with_the_draw(bagged: Comparison) -> None:
     assert {row.name for row in bagged.rows} == WAYS
     assert bagged.bags == Bags(200, 10)
     law, budget = bagged.bags.affected_distribution(5), bagged.total
@@ -189,7 +189,7 @@ def test_smaller_draws_and_fewer_queries_are_never_worse(bagged: Comparison, onl
         ({"n": 10, "subsample_size": 4, "sampling": "disjoint", "replacement": False}, "subsample_size"),
     ],
 )
-def test_invalid_draws_are_rejected_by_argument(draw: dict[str, Any], argument: str) -> None:
+def test_invalid_draws_are_refused(draw: dict[str, Any], argument: str) -> None:
     with refused_input(argument):
         compare(
             Problem(5, Privacy(math.inf), Privacy(1.0)),
@@ -216,7 +216,7 @@ def test_errors_are_averaged_over_the_requested_prior(only: Callable[..., None])
     assert of(other, "gnmax").disagreement != of(unanimous, "gnmax").disagreement
 
 
-def test_votes_are_counted_by_their_ones() -> None:
+def test_rows_of_votes_are_counted_by_their_ones() -> None:
     votes = np.random.default_rng(1).integers(0, 2, (50, 5))
     counted = vote_histogram([votes[:20], votes[20:].astype(bool)])
     assert sum(counted.counts) == 50
@@ -250,7 +250,7 @@ def test_votes_are_counted_by_their_ones() -> None:
     ],
     ids=["draw", "private voters"],
 )
-def test_long_comparisons_are_rejected_before_any_work(
+def test_long_comparisons_are_refused_before_any_work(
     problem: Problem, queries: int, draw: Bags, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("darrm_opt.planning.compare.ranked_options", lambda *_: pytest.fail("it began"))
@@ -258,7 +258,7 @@ def test_long_comparisons_are_rejected_before_any_work(
         compare(problem, queries, BUDGET, bags=draw, fresh=True)
 
 
-def test_the_number_of_queries_in_a_rejection_is_accepted() -> None:
+def test_the_number_of_queries_in_a_refusal_is_accepted() -> None:
     problem, reach = Problem(101, Privacy(0.1), Privacy(1.0)), AffectedDistribution.binomial(101, 0.05)
     with pytest.raises(TooMuchWork) as caught:
         check_draw(problem, 3000, BUDGET, reach)
@@ -271,7 +271,7 @@ def test_the_number_of_queries_in_a_rejection_is_accepted() -> None:
 VOTERS = ("--K", "5", "--epsilon", "0.3", "--Delta", "1e-4")
 
 
-def test_a_comparison_is_shown_with_its_draw_and_what_it_assumes(only: Callable[..., None]) -> None:
+def test_a_comparison_is_printed_with_its_draw_and_assumptions(only: Callable[..., None]) -> None:
     only("gnmax", "laplace")
     budget = ("--queries", "5", "--total-epsilon", "1", "--total-delta", "0.01", "--fresh")
     text = run("plan", "--compare", *VOTERS, *budget, "--prior", "histogram(3,1,1,0,2,9)").stdout
@@ -286,7 +286,7 @@ def test_a_comparison_is_shown_with_its_draw_and_what_it_assumes(only: Callable[
     assert "Each voter is trained on 6 of 60 records, without replacement: one record reaches 0.3 voters" in text
 
 
-def test_votes_and_a_picture_from_the_command_line(tmp_path: Path, only: Callable[..., None]) -> None:
+def test_votes_and_a_plot_from_the_command_line(tmp_path: Path, only: Callable[..., None]) -> None:
     only("optimal", "gnmax", "laplace")
     votes = np.random.default_rng(2).integers(0, 2, (40, 5))
     (tmp_path / "votes.csv").write_text("".join(",".join(map(str, row)) + "\n" for row in votes.tolist()))
@@ -306,8 +306,8 @@ def test_votes_and_a_picture_from_the_command_line(tmp_path: Path, only: Callabl
 
 
 @pytest.mark.parametrize("fresh", [True, False])
-def test_a_draw_does_not_make_models_trained_once_compose(only: Callable[..., None], *, fresh: bool) -> None:
-    """Five 0.3-DP models on subsamples of 900 of 1000 records, asked twelve times: what a table for fresh voters promises fails."""
+def test_a_draw_does_not_make_models_trained_once_fresh(only: Callable[..., None], *, fresh: bool) -> None:
+    """Five 0.3-DP models on 900 of 1000 records and twelve queries violate the total of fresh voters."""
     only("optimal_sequence")
     K, queries, total, chance = 5, 12, Privacy(0.72, 1e-5), 0.9
     voters = Problem(K, Privacy(0.3), Privacy(1.0))
@@ -320,13 +320,13 @@ def test_a_draw_does_not_make_models_trained_once_compose(only: Callable[..., No
     transcripts = np.array([ways * p**ones * (1 - p) ** (queries - ones) for p in (1 + gamma.signed) / 2])
 
     def law(r: int, p: float) -> Array:
-        """Return the law of the released ones where r models vote 1 with chance p, once, and the others vote 1."""
+        """Return the law of the number of released ones if r models vote 1 with probability p, once, and the others 1."""
         return np.asarray(poisson_binomial(np.array([[p] * r + [1.0] * (K - r)]))[0] @ transcripts)
 
     chances = [math.comb(K, r) * chance**r * (1 - chance) ** (K - r) for r in range(K + 1)]
     here, there = (sum(c * law(r, p) for r, c in enumerate(chances)) for p in (x, 1 - x))
-    delta = float(np.maximum(here - math.exp(total.epsilon) * there, 0).sum())  # the draw is hidden
-    if fresh:  # a promise to other voters, that these break
+    delta = float(np.maximum(here - math.exp(total.epsilon) * there, 0).sum())  # the draw is secret
+    if fresh:  # the total of fresh voters, which these violate
         assert delta >= 6.7e-4
     else:
         assert delta <= total.delta
@@ -337,4 +337,4 @@ def test_the_sequence_design_is_at_least_as_useful_as_the_best_target() -> None:
     table = compare(Problem(5, Privacy(0.5), Privacy(1.0)), 5, Privacy(1.0, 1e-3), fresh=True)
     assert table.rows[0].name in {"optimal", "optimal_sequence"}
     assert (table.rows[0].utility or 0) >= 0.289
-    assert (of(table, "subsampling").epsilon or 0) >= 0.99  # its parameter is real: the budget is used up
+    assert (of(table, "subsampling").epsilon or 0) >= 0.99  # its parameter is continuous: it uses the whole budget

@@ -1,4 +1,4 @@
-"""Plans for groups of voters: every option is within the total by enumeration, and none beats the best table."""
+"""Plans for groups of voters: all options are within the total by enumeration, and none beats the best table."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_options_are_within_the_total_and_the_best_table_is_first(queries: int) 
         assert lost <= total.delta + 1e-12
 
 
-def test_answers_within_the_voters_own_privacy_need_no_noise() -> None:
+def test_answers_within_the_privacy_of_the_voters_need_no_noise() -> None:
     trained = plan_groups(GROUPS, 1000, Privacy(1.2))
     assert (trained.verdict, trained.options[0].account) == ("plain majority", "post-processing")
     fresh = plan_groups(GROUPS, 2, Privacy(2.4), fresh=True)
@@ -57,14 +57,14 @@ def test_answers_within_the_voters_own_privacy_need_no_noise() -> None:
     assert plan_groups(GROUPS, 2, Privacy(1.1), fresh=True).verdict != "plain majority"
 
 
-def test_more_answers_of_voters_that_were_trained_once_take_their_votes_as_fixed() -> None:
+def test_several_answers_of_voters_trained_once_have_fixed_votes() -> None:
     total = Privacy(0.4)
     found = plan_groups([(4, 0.5), (3, 1.0)], 3, total, 1)
     fixed = plan(7, None, 3, total, 1, "dirichlet(1)")
     assert [(one.name, one.utility) for one in found.options] == [(one.name, one.utility) for one in fixed.options]
 
 
-def test_groups_of_equal_voters_have_the_plan_of_voters_that_are_alike() -> None:
+def test_groups_of_equal_voters_have_the_plan_of_equal_voters() -> None:
     found = plan_groups([(3, 0.5), (4, 0.5)], 1, Privacy(0.8))
     known = plan(7, Privacy(0.5), 1, Privacy(0.8))
     assert [(one.name, one.utility) for one in found.options] == [(one.name, one.utility) for one in known.options]
@@ -84,7 +84,7 @@ def test_a_time_limit_is_that_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> No
     given: list[float] = []
 
     def solve(*args: Any, time_limit: float | None = None, **options: Any) -> TableSolution:
-        if time_limit is not None:  # else of a baseline
+        if time_limit is not None:  # else for a baseline
             given.append(time_limit)
         return solve_table(*args, time_limit=time_limit, **options)
 

@@ -1,4 +1,4 @@
-"""Plans of many queries: as precise as plans of few, by accounts that take as long for any number."""
+"""Plans of many queries: as precise as plans of few, by accounts that are as fast for any number."""
 
 import math
 from dataclasses import replace
@@ -20,7 +20,7 @@ from darrm_opt.planning.ranking import ranked_options
 from darrm_opt.problem import Privacy, Problem
 
 plan: Any = typed_plan
-"""Options are read without asking of each field whether it is there: where one is None, its test fails."""
+"""Untyped, so that optional fields need no checks: a test fails if one is None."""
 
 TOTAL = Privacy(1.0, 1e-5)
 
@@ -31,12 +31,12 @@ def test_the_whole_total_is_used() -> None:
         assert option.mechanism.epsilon(10_000, TOTAL.delta) <= option.spent.epsilon * (1 + 1e-9)
 
 
-def test_gnmax_of_100_voters_is_as_useful_as_by_the_exact_search() -> None:
+def test_gnmax_of_100_voters_is_as_useful_as_with_exact_accounts() -> None:
     option = plan(100, None, 10_000, TOTAL, 1, mechanisms=("gnmax",), least_accuracy=0.5).options[0]
-    assert option.utility >= 0.065473  # of the search with every account, recorded before this one
+    assert option.utility >= 0.065473  # of the search with all accounts
 
 
-def test_a_calibration_from_an_estimate_is_that_without() -> None:
+def test_a_calibration_is_the_same_with_an_estimate() -> None:
     kind = mechanism_class("gnmax")
     many = kind.calibrated(11, 2, TOTAL, 600)
     assert (1 - 3e-5) * TOTAL.epsilon <= many.epsilon(600, TOTAL.delta) <= TOTAL.epsilon
@@ -44,7 +44,7 @@ def test_a_calibration_from_an_estimate_is_that_without() -> None:
 
 
 @pytest.mark.parametrize("slope", [0.001, 0.01])
-def test_the_gaussian_comparison_of_a_gamma_is_near_its_exact_cost(slope: float) -> None:
+def test_the_gaussian_comparison_of_a_gamma_is_close_to_its_exact_total(slope: float) -> None:
     noise = NoiseFunction.from_upper_half(np.array([slope * (2 * v - 11) for v in range(6, 12)]), 11)
     majority = NoisyMajority(noise, Problem(11, Privacy(math.inf), TOTAL, 1))
     parts = [(majority.guarantee, 1_000)]
@@ -69,15 +69,15 @@ def test_votes_of_few_voters_cost_no_more_than_any_votes() -> None:
 
 
 def test_every_target_of_a_quick_search_is_proved() -> None:
-    """The estimates are too low where δ is large: the best of them alone led to a utility of 0.0403."""
+    """Estimates are too low at large δ: the best of them only once gave a utility of 0.0403."""
     found = best_target(100, Privacy(0.1), 10_000, Privacy(3.0, 1e-5), fresh=True, quick=True)
     assert found.total.epsilon <= 3.0
     assert found.solution.utility > 0.047
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.05, 0.08])
-def test_fresh_voters_that_may_leak_are_charged_for_what_they_show(rate: float) -> None:
-    """A pair of the size of a rounding, of loss 3, was charged: ε = 43, 48 and 15."""
+def test_fresh_voters_with_Delta_are_charged_without_rounding_artefacts(rate: float) -> None:
+    """A pair of the size of rounding errors with a loss of 3 once gave ε = 43, 48 and 15."""
     noise = mechanism_class("gnmax").of_information(100, 2, rate).gamma
     majority = NoisyMajority(noise, Problem(100, Privacy(0.1, 1e-8), Privacy(3.0, 1e-5), 1))
     parts = [(majority.guarantee, 10_000)]
@@ -87,7 +87,7 @@ def test_fresh_voters_that_may_leak_are_charged_for_what_they_show(rate: float) 
 
 
 def test_a_suggested_total_makes_the_plan_useful() -> None:
-    """ε = 4.185 was advised, within which the search found 0.59974."""
+    """Once ε = 4.185 was suggested, at which the utility is 0.59974."""
     asked = (5, Privacy(0.3), 600)
     advised = plan(*asked, Privacy(1.0, 1e-5), 2, "shared(2,5)", fresh=True, mechanisms=("optimal",)).suggestions
     total = next(each.total for each in advised if each.change == "total")
@@ -96,7 +96,7 @@ def test_a_suggested_total_makes_the_plan_useful() -> None:
 
 
 def test_the_suggested_number_of_queries_is_the_largest_useful_one() -> None:
-    """133,492 were advised instead of 369,499: the search for more had six steps."""
+    """Once 133,492 were suggested instead of 369,499, as the search had six steps."""
 
     names = ("gnmax",)
     found = plan(35, Privacy(0.1, 1e-8), 1_000_000, Privacy(3.0, 1e-5), 1, fresh=True, mechanisms=names)
@@ -110,7 +110,7 @@ def test_the_suggested_number_of_queries_is_the_largest_useful_one() -> None:
 
 
 @pytest.mark.parametrize(("voter", "affected"), [(None, 1), (Privacy(0.2), 11)])
-def test_suggestions_exist_without_a_total_delta(voter: Privacy | None, affected: int) -> None:
+def test_suggestions_exist_at_delta_0(voter: Privacy | None, affected: int) -> None:
     found = plan(11, voter, 100, Privacy(1.0), affected, fresh=voter is not None)
     assert {each.change for each in found.suggestions} == {"queries", "total"}
     for each in found.suggestions:
@@ -125,10 +125,10 @@ def test_mechanisms_for_two_classes_do_not_apply_to_more() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 10])
-def test_a_grid_point_left_out_costs_next_to_nothing(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Increments of labels stand still at first, as those of their counts, and then fall: 0.2 % of ε was lost there."""
+def test_skipping_a_grid_point_costs_almost_nothing(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Increments of labels are constant at first and then fall, where 0.2 % of ε was once lost."""
     label = VoteRelease("label", 40.0).divergence(classes, 1)
-    cost = gaussian_comparison.gaussian_cost.__wrapped__  # computed again, and not known
+    cost = gaussian_comparison.gaussian_cost.__wrapped__  # computed without the cache
     with_few = cost(label, 286, 1e-10).variance
     monkeypatch.setattr(gaussian_comparison, "DROP", 0.0)
     assert with_few <= cost(label, 286, 1e-10).variance * (1 + 2e-5)

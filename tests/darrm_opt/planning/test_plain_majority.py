@@ -1,4 +1,4 @@
-"""Plain majority: each of its accounts where it is the cheapest, and the word for none."""
+"""Plain majority: each of its accounts if it is the least, and the refusal if there is none."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_the_answers_of_a_single_voter_are_its_votes() -> None:
     assert answers_total(voters(1, 0.4, 1e-3), 1, 1e-3, fresh=True) == (0.4, "votes")
 
 
-def test_half_of_the_votes_decide_where_the_bits_are_too_many_to_account() -> None:
-    """K = 5 at ε = 0.4: three votes decide, so Q answers cost 3Qε and not 5Qε."""
+def test_if_the_bits_are_too_many_half_of_the_votes_are_charged() -> None:
+    """K = 5, ε = 0.4: three votes decide, so Q answers cost 3Qε instead of 5Qε."""
     epsilon, account = answers_total(voters(5, 0.4), 200_000, 0.0, fresh=True)
     assert account == "votes"
     assert 240_000 <= epsilon <= 240_000 * (1 + 1e-14)
@@ -54,14 +54,14 @@ def test_bits_are_cheaper_than_the_votes_of_three_voters(delta: float) -> None:
 @pytest.mark.parametrize(
     ("voter", "total", "chance", "account"),
     [
-        (2.0, 3.0, 0.1, "bits"),  # by the draw
+        (2.0, 3.0, 0.1, "bits"),  # by the privacy of the draw
         (math.inf, 1.0, 1e-4, "bits"),
         (2.0, 0.1, 0.1, "none"),
         (math.inf, 1.0, 0.5, "none"),
-        (0.3, 2.0, 1.0, "without a draw"),  # the draw reaches every voter
+        (0.3, 2.0, 1.0, "without a draw"),  # the draw reaches all voters
     ],
 )
-def test_a_draw_decides_if_its_bits_cost_least(
+def test_a_draw_is_used_if_its_bits_cost_least(
     voter: float, total: float, chance: float, account: str, fresh: bool
 ) -> None:
     bags = Bags(10_000, round(10_000 * chance), replacement=False)
@@ -76,13 +76,13 @@ def test_a_draw_decides_if_its_bits_cost_least(
     assert option.why.startswith("A record is so unlikely to be drawn") == (account == "bits")
 
 
-def test_nothing_is_proved_of_voters_that_show_their_records() -> None:
+def test_there_is_no_total_for_voters_that_reveal_their_records() -> None:
     for fresh in (False, True):
         assert answers_total(voters(3, math.inf), 1, 0.1, fresh=fresh) == (math.inf, "none")
     assert answers_total(voters(3, 0.4), 2, 0.1, fresh=False) == (math.inf, "none")
 
 
-def test_models_are_counted_until_they_cost_more_than_the_total() -> None:
+def test_the_largest_number_of_models_within_the_total_is_found() -> None:
     problem = voters(5, 0.3)
     for total, count in ((0.29, 0), (0.3, 1), (0.9, 3), (0.91, 3), (1.5, 5), (9.0, 5)):
         assert private_model_count(problem, Privacy(total)) == count

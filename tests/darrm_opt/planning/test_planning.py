@@ -1,4 +1,4 @@
-"""Planner: its advice against brute force, its proofs and its texts."""
+"""Planner: advice against brute force, proofs and texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from darrm_opt.priors import IndependentVoters, SharedBeta
 from darrm_opt.questions.plan import ReleasePlan, plan_record
 
 plan: Any = typed_plan
-"""Options are read without asking of each field whether it is there: where one is None, its test fails."""
+"""Untyped, so that optional fields need no checks: a test fails if one is None."""
 
 INF = Privacy(math.inf)
 USUAL = IndependentVoters(0.5, 50)
@@ -46,7 +46,7 @@ def cost(noise: NoiseFunction, voters: Problem, queries: int, delta: float) -> f
 
 @cache
 def brute_force(K: int, voter: Privacy, queries: int, total: Privacy, affected: int, fresh: bool) -> float:
-    """The accuracy of the best of many γ that fit: a grid of targets, noises, probabilities, subsets; no search."""
+    """Return the best accuracy of many γ that fit, from grids of targets, noises, probabilities and subsets."""
     private = voter.epsilon < math.inf
     best = 0.5
     if private and not fresh:
@@ -122,7 +122,7 @@ def test_every_option_that_fits_is_proved(asked: Any) -> None:
         verify(option.problem, option.noise)
         assert option.accuracy == pytest.approx(1 - disagreement(option.noise, USUAL), abs=1e-12)
         again = cost(option.noise, option.problem, queries, total.delta)
-        assert again <= total.epsilon * (1 + 1e-5)  # on another, coarser grid
+        assert again <= total.epsilon * (1 + 1e-5)  # on a different, coarser grid
         assert PrivateVote(option.release).release([1] * K) in {0, 1}
 
 
@@ -136,9 +136,9 @@ def test_the_plain_majority_is_advised_if_it_fits() -> None:
     assert (found.best.accuracy, found.best.queries, found.best.spent) == (1.0, None, Privacy(0.5, 1e-6))
     assert [option.name for option in found.options] == [
         "majority"
-    ]  # nothing is more accurate, so nothing else was searched
+    ]  # no mechanism is more accurate, so none was searched
     three = plan(9, Privacy(0.1), 1000, Privacy(0.3), affected=3)
-    assert three.verdict == "plain majority"  # 3·0.1 is 0.3
+    assert three.verdict == "plain majority"  # 3·0.1 counts as 0.3
 
 
 def test_fresh_answers_are_charged_one_by_one() -> None:
@@ -167,7 +167,7 @@ def test_models_trained_once_never_count_as_fresh() -> None:
     assert single.problem.voter == Privacy(0.4)
 
 
-def test_extreme_questions_have_a_plan() -> None:
+def test_extreme_questions_have_a_valid_plan() -> None:
     mechanisms = ("majority", "fewer_voters", "optimal", "randomized_response", "subsampling")
     for K, voter, total, fresh in (
         (5, Privacy(0.5), Privacy(1.0), True),  # δ = 0
@@ -188,7 +188,7 @@ def test_extreme_questions_have_a_plan() -> None:
             assert option.spent.delta <= total.delta
 
 
-# ------------------------------------------------------------------------------------------ more and less
+# ------------------------------------------------------------------------------------------ suggestions, refusals
 
 
 def test_suggestions_make_a_useless_plan_useful() -> None:
@@ -198,7 +198,7 @@ def test_suggestions_make_a_useless_plan_useful() -> None:
     assert (found.verdict, found.best) == ("none", None)
     assert found.advice.startswith("No option is useful")
     assert {suggestion.change for suggestion in found.suggestions} == {"queries", "total"}
-    assert found.advice.count(". Or ") == len(found.suggestions) - 1  # one of them is enough
+    assert found.advice.count(". Or ") == len(found.suggestions) - 1  # one of them suffices
     for suggestion in found.suggestions:
         assert suggestion.words[1:] in found.advice
         queries = asked[2] if suggestion.queries is None else suggestion.queries
@@ -209,7 +209,7 @@ def test_suggestions_make_a_useless_plan_useful() -> None:
     assert least.verdict == "noisy majority"
 
 
-def test_the_prior_decides() -> None:
+def test_the_best_option_depends_on_the_prior() -> None:
     mechanisms = ("optimal",)
     asked = (5, INF, 2, Privacy(2.0, 1e-3), 1)
     shared = plan(*asked, "shared(1,1)", mechanisms=mechanisms).options[0]
@@ -218,7 +218,7 @@ def test_the_prior_decides() -> None:
     assert shared.accuracy != usual.accuracy
 
 
-def test_bad_input_is_named() -> None:
+def test_invalid_arguments_are_refused() -> None:
     refuses(
         plan,
         {"K": 5, "voter": None, "queries": 3, "total": Privacy(1.0, 1e-3), "affected": 1},
@@ -244,12 +244,12 @@ def test_swapped_deltas_and_ties_cause_warnings() -> None:
     assert any("can tie" in warning for warning in found.warnings)
 
 
-def test_a_plan_for_other_voters_is_rejected() -> None:
+def test_a_plan_for_other_voters_is_refused() -> None:
     voters = {"K": 3, "epsilon": "inf", "affected": 1, "queries": 2}
     asked = ReleasePlan.of({**voters, "total_epsilon": 2.0, "total_delta": 1e-5})
     told = plan_record(plan(3, INF, 2, Privacy(2.0, 1e-5), 1, mechanisms=("randomized_response",)))
     assert asked.verify(told).options[0].name == "randomized_response"
-    told["options"][0]["problem"] |= {"epsilon": 0.1}  # as if the voters were private
+    told["options"][0]["problem"] |= {"epsilon": 0.1}  # computed for private voters
     with pytest.raises(VerificationFailed, match="for other voters"):
         asked.verify(told)
     told["options"][0]["problem"] |= {"epsilon": "inf", "target_epsilon": 0.01}
@@ -267,17 +267,17 @@ def test_estimated_seconds_include_the_accounts_of_a_draw() -> None:
     voters, total, draw = Problem(35, INF, Privacy(1.0)), Privacy(1.0, 1e-5), Bags(1000, 50)
     assert plan_account_seconds(voters, 20, total, None) == 0
     assert 3 < plan_account_seconds(voters, 20, total, draw) < 30
-    assert plan_account_seconds(voters, 5000, total, draw) == 0  # too many: the plan leaves them out
+    assert plan_account_seconds(voters, 5000, total, draw) == 0  # too many: the plan omits them
 
 
-def test_a_mechanism_that_is_a_table_has_suggestions_too() -> None:
+def test_a_mechanism_replaced_by_its_table_has_suggestions() -> None:
     found = plan(8, None, 700, Privacy(4.0, 1e-3), 1, "beta(8,2)", mechanisms="permute_and_flip")
-    assert set(found.options[0].parameters) == {"rate", "epsilon", "delta"}  # the table, where it is better
+    assert set(found.options[0].parameters) == {"rate", "epsilon", "delta"}  # the table if it is better
     assert found.verdict == "none"
     assert found.suggestions[0].accuracy >= 0.6
 
 
-def test_three_classes_of_fresh_private_voters_are_taken_as_not_private() -> None:
+def test_fresh_private_voters_of_three_classes_count_as_not_private() -> None:
     asked: dict[str, Any] = {"classes": 3, "mechanisms": ("gnmax", "permute_and_flip", "majority")}
     found = plan(3, Privacy(1.0), 2, Privacy(0.9, 1e-3), 1, fresh=True, **asked)
     fixed = plan(3, None, 2, Privacy(0.9, 1e-3), 1, **asked)

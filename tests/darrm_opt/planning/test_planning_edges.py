@@ -1,4 +1,4 @@
-"""Planner at its edges: options that only just fit, do not fit or are skipped, with their reasons and proofs."""
+"""Planner at its limits: options that just fit, do not fit or are skipped, with reasons and proofs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from darrm_opt.planning.option import MECHANISMS, TIME_IS_UP
 from darrm_opt.planning.sequence_design import design_sequence
 
 plan: Any = typed_plan
-"""Options are read without asking of each field whether it is there: where one is None, its test fails."""
+"""Untyped, so that optional fields need no checks: a test fails if one is None."""
 
 INF = Privacy(math.inf)
 
@@ -44,7 +44,7 @@ def only(
 
 
 @for_each("epsilon", [0.3, 0.6, 1.2, 9.0])
-def test_as_many_voters_are_drawn_as_the_total_allows(epsilon: float) -> None:
+def test_the_largest_number_of_voters_within_the_total_is_drawn(epsilon: float) -> None:
     total = Privacy(epsilon, 1e-3)
     option = only("subsampling", 5, Privacy(0.3), 2, total, 5, fresh=True)
     assert option.fits
@@ -61,7 +61,7 @@ def test_as_many_voters_are_drawn_as_the_total_allows(epsilon: float) -> None:
         assert exact_epsilon(more, option.problem, 2, total.delta, fresh=True) > total.epsilon
 
 
-def test_one_answer_of_models_may_fit_where_the_models_do_not() -> None:
+def test_one_answer_may_fit_if_the_models_do_not() -> None:
     asked = (5, Privacy(0.4), 1, Privacy(1.5, 1e-3), 5)
     option = only("majority", *asked)
     assert (option.fits, option.account, option.queries) == (True, "bits", 1)
@@ -98,7 +98,7 @@ def test_options_without_a_setting_give_the_outcome_and_the_reason(
 
 
 @pytest.mark.parametrize("voter", [Privacy(0.1), INF], ids=str)
-def test_many_queries_have_every_mechanism_with_its_proof(voter: Privacy) -> None:
+def test_every_mechanism_for_many_queries_is_proved(voter: Privacy) -> None:
     queries, total = 100_000, Privacy(3.0, 1e-3)
     names = ("optimal", "exponential", "randomized_response") if voter is INF else ("gnmax",)
     found = plan(5, voter, queries, total, 1 if voter is INF else 5, fresh=True, mechanisms=names, least_accuracy=0.5)
@@ -107,7 +107,7 @@ def test_many_queries_have_every_mechanism_with_its_proof(voter: Privacy) -> Non
     for option in calibrated.values():
         assert verify(option.problem, option.noise).margin >= 0
         assert 0.9 * total.epsilon < option.spent.epsilon <= total.epsilon
-        region = NoisyMajority(option.noise, found.question.released).profile.inner  # what neighbours do show
+        region = NoisyMajority(option.noise, found.question.released).profile.inner  # attained by neighbours
         attained = attained_epsilon([(region, 300)], total.delta)
         assert attained <= option.spent.epsilon
 
@@ -136,12 +136,12 @@ def test_mechanisms_that_take_too_much_work_are_skipped(monkeypatch: pytest.Monk
 
 @for_each("mechanism", ["subsampling", "randomized_response", "gnmax", "permute_and_flip", "laplace"])
 @for_each(("queries", "fresh"), [(1, False), (3, True), (3, False)])
-def test_without_a_delta_every_mechanism_is_proved_by_sums(mechanism: str, queries: int, fresh: bool) -> None:
-    """K = 5, ε = 1: γ_Sub(1) is 1-DP, and was once said to cost more than a total of 1."""
+def test_at_delta_0_every_mechanism_is_proved_by_sums(mechanism: str, queries: int, fresh: bool) -> None:
+    """K = 5, ε = 1: γ_Sub(1) is 1-DP, and once exceeded a total of 1."""
     total = Privacy(1.0 * queries)
     option = only(mechanism, 5, Privacy(1.0), queries, total, 5, fresh=fresh)
     assert option.fits
-    assert option.account in {"simple", "optimal", "bits"}  # at δ = 0 the same
+    assert option.account in {"simple", "optimal", "bits"}  # the same at δ = 0
     assert 0.99 * total.epsilon <= option.spent.epsilon <= total.epsilon
     assert (option.spent.delta, option.problem.target.delta) == (0.0, 0.0)
     assert queries * Fraction(option.problem.target.epsilon) <= Fraction(total.epsilon)
@@ -149,7 +149,7 @@ def test_without_a_delta_every_mechanism_is_proved_by_sums(mechanism: str, queri
     assert verify(option.problem, option.noise).margin >= 0
 
 
-def test_without_a_delta_a_plain_majority_costs_half_of_the_votes() -> None:
+def test_at_delta_0_a_plain_majority_costs_half_of_the_votes() -> None:
     option = only("majority", 5, Privacy(0.5), 2, Privacy(3.0), 5, fresh=True)
     assert (option.fits, option.account, option.spent) == (True, "votes", Privacy(3.0))
     assert not only("majority", 5, Privacy(0.5), 2, Privacy(2.99), 5, fresh=True).fits
@@ -157,7 +157,7 @@ def test_without_a_delta_a_plain_majority_costs_half_of_the_votes() -> None:
 
 
 def test_a_time_limit_keeps_earlier_results() -> None:
-    told: list[str] = []
+    reported: list[str] = []
     at = iter(range(1000))
 
     def late() -> bool:
@@ -165,10 +165,10 @@ def test_a_time_limit_keeps_earlier_results() -> None:
 
     whole = plan(31, INF, 30, Privacy(1.0, 1e-5), 1, mechanisms=("gnmax", "laplace"))
     request = replace(whole.question, stop=late)
-    options = ranking.ranked_options(request, MECHANISMS, lambda option: told.append(option.name))
-    assert set(told) == {option.name for option in options} == set(MECHANISMS) - {"confident_gnmax"}
+    options = ranking.ranked_options(request, MECHANISMS, lambda option: reported.append(option.name))
+    assert set(reported) == {option.name for option in options} == set(MECHANISMS) - {"confident_gnmax"}
     assert any(option.fits for option in options)
-    assert {option.why for option in options if option.name == told[-1]} == {TIME_IS_UP}
+    assert {option.why for option in options if option.name == reported[-1]} == {TIME_IS_UP}
     assert all(option.spent is None or option.spent.epsilon <= 1.0 for option in options)
     with refused("time_limit", "0"):
         plan(3, INF, 2, Privacy(1.0, 1e-5), 1, time_limit=0)
@@ -178,7 +178,7 @@ def test_a_time_limit_keeps_earlier_results() -> None:
 
 
 @pytest.mark.parametrize("stopped", [0, 3, 40])
-def test_searches_that_are_stopped_return_what_fits(stopped: int) -> None:
+def test_stopped_searches_return_a_result_within_the_total(stopped: int) -> None:
     at = iter(range(10**6))
     voters = Problem(11, INF, Privacy(1.0), 1)
     total = Privacy(2.0, 1e-3)
@@ -193,8 +193,8 @@ def test_searches_that_are_stopped_return_what_fits(stopped: int) -> None:
     assert single.solution.utility > 0
 
 
-def test_a_draw_of_subsamples_is_accounted_for() -> None:
-    """What `compare` has for the same draw, and more than where every voter is reached."""
+def test_a_draw_of_subsamples_is_used_by_the_account() -> None:
+    """Options equal those of `compare` for the same draw, and are better than if a record affects all voters."""
     total, mechanisms = Privacy(1.0, 1e-4), ("gnmax", "optimal_sequence")
     drawn = plan(5, None, 5, total, bags=Bags(1000, 50), mechanisms=mechanisms)
     certain = plan(5, None, 5, total, mechanisms=mechanisms)
@@ -214,10 +214,8 @@ def test_a_draw_of_subsamples_is_accounted_for() -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "queries", "voters"), [(1.0, 1, 1.0), (0.3, 2, 1.0)])
-def test_without_a_delta_the_parameter_is_the_largest_that_is_proved(
-    epsilon: float, queries: int, voters: float
-) -> None:
-    """One voter's answer, at the voter's own ε, is γ_Sub(1) itself: not 0.997 voters on average."""
+def test_at_delta_0_the_parameter_is_the_largest_proved_one(epsilon: float, queries: int, voters: float) -> None:
+    """At the ε of one voter it is γ_Sub(1), and not 0.997 voters on average."""
     total = Privacy(epsilon * queries)
     (option,) = plan(11, Privacy(epsilon), queries, total, fresh=True, mechanisms=("subsampling",)).options
     assert option.noise.values.tolist() == pytest.approx(subsampling_mixture(11, voters).values.tolist(), rel=1e-4)
@@ -226,7 +224,7 @@ def test_without_a_delta_the_parameter_is_the_largest_that_is_proved(
 
 @pytest.mark.parametrize(("queries", "gain"), [(1, 0.05), (4, 0.08)])
 def test_gamma_opt_of_a_draw_counts_the_voters_that_a_record_affects(queries: int, gain: float) -> None:
-    """Not all K of them, as without a draw: its total is the average over their number, and nearly all of the budget."""
+    """Instead of all K: the total is the average over their number, and uses nearly all of the budget."""
     total = Privacy(1.0, 1e-3)
     bags = Bags(1000, 20)
     (drawn,) = plan(5, None, queries, total, mechanisms=("optimal",), bags=bags).options
@@ -235,20 +233,20 @@ def test_gamma_opt_of_a_draw_counts_the_voters_that_a_record_affects(queries: in
     law = bags.affected_distribution(5)
     spent = BaggedMajority(drawn.noise, Problem(5, INF, total), law).epsilon(queries, total.delta)
     assert 0.99 * total.epsilon < spent <= total.epsilon
-    assert drawn.problem.affected == 5  # one release is proved for a record that affects them all
+    assert drawn.problem.affected == 5  # the certificate of one release is for a record that affects all voters
     assert verify(drawn.problem, drawn.noise).margin >= 0
     assert "their total is the average over the draw" in drawn.why
 
 
-def test_sequence_of_one_release_under_a_draw_is_the_best_of_all() -> None:
+def test_with_a_draw_the_sequence_of_one_release_is_the_best_option() -> None:
     found = plan(5, None, 1, Privacy(1.5, 2e-3), bags=Bags(5000, 20))
     fits = {option.name: option.accuracy or 0 for option in found.options if option.fits}
     assert fits["optimal_sequence"] >= max(fits.values()) - 1e-6
     assert fits["optimal"] > fits["randomized_response"] + 0.05
 
 
-def test_a_release_that_shows_unanimous_votes_under_a_draw_keeps_a_proof() -> None:
-    """γ(K) = 1 has no finite ε for a record that affects all K voters; a coin in a million gives it one, and costs nothing."""
+def test_with_a_draw_a_release_of_unanimous_votes_has_a_proof() -> None:
+    """γ(K) = 1 has no finite ε for a record that affects all K voters; γ(K) = 1 − 1e-6 has one."""
     (option,) = plan(3, None, 1, Privacy(3.0, 1e-3), bags=Bags(5000, 2), mechanisms=("subsampling",)).options
     assert option.fits
     assert option.noise.values[3] == 1 - 1e-6
@@ -275,7 +273,7 @@ def test_a_meaningless_voter_epsilon_causes_a_warning() -> None:
     assert found.warnings == ("epsilon = 25 gives no meaningful privacy: such a voter is hardly private.",)
 
 
-def test_a_total_just_below_what_the_models_or_a_release_cost_is_not_exceeded() -> None:
+def test_a_total_just_below_the_cost_of_models_or_a_release_is_not_exceeded() -> None:
     assert plan(1, Privacy(0.5, 1.00004e-9), 10, Privacy(0.5, 1e-9), 1).best is None
     total = Privacy(1.0, 9.99996e-9)  # the δ of a release on the grid is 1e-8
     option = only("optimal", 3, INF, 4, total, 1)
@@ -283,13 +281,13 @@ def test_a_total_just_below_what_the_models_or_a_release_cost_is_not_exceeded() 
 
 
 def majority_of_a_sample(K: int, ones: int, n: int) -> Fraction:
-    """Return Pr[the majority of n of K votes, a coin at ties, is 1]."""
+    """Return Pr[the majority of n of K votes is 1], with a fair coin at ties."""
     chances = [(k, math.comb(ones, k) * math.comb(K - ones, n - k)) for k in range(n + 1) if n - k <= K - ones]
     return Fraction(sum(count * (2 * (2 * k > n) + (2 * k == n)) for k, count in chances), 2 * math.comb(K, n))
 
 
 @pytest.mark.parametrize("K", [4, 11])
-def test_an_even_number_of_models_is_one_too_many(K: int) -> None:
+def test_an_even_number_of_models_is_no_better_than_one_less(K: int) -> None:
     for n in range(2, K + 1, 2):
         for ones in range(K + 1):
             assert majority_of_a_sample(K, ones, n) == majority_of_a_sample(K, ones, n - 1)

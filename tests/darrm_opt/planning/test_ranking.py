@@ -1,4 +1,4 @@
-"""Ranking: which mechanisms are asked, what is told of them, and what is kept."""
+"""Ranking: the mechanisms evaluated, reported and kept."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ def test_a_cached_design_is_returned_without_calling_progress() -> None:
 @pytest.mark.parametrize("queries", [1, 2])
 def test_fresh_voters_cause_a_warning_for_several_queries(queries: int) -> None:
     found = plan(3, Privacy(0.5), queries, TOTAL, 3, fresh=True, mechanisms=("optimal",), time_limit=60.0)
-    assert found.warnings == ((FRESH,) if queries > 1 else ())  # nor of the time, which was not up
+    assert found.warnings == ((FRESH,) if queries > 1 else ())  # and none about the time limit
 
 
 @for_each("places", [(0, 1), (1, 0)])
-def test_of_a_mechanism_and_its_table_the_better_one_is_kept(places: tuple[int, int]) -> None:
+def test_the_better_of_a_mechanism_and_its_table_is_kept(places: tuple[int, int]) -> None:
     question = Question.of(3, None, 1, TOTAL, 1, None, classes=3)
     pair = [
         Option(name="laplace", voters=3, why="", right=right, wrong=0.1, utility=right, spent=TOTAL)

@@ -1,4 +1,4 @@
-"""Plans for queries that have a fresh sample of the records each: proved, at least as right as the known floors."""
+"""Plans with a fresh sample of the records for each query: proofs, and known lower bounds of the accuracy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.tables.problem import partition_cells
 
 FLOORS = [
-    # records, queries, total ε, right answers of the composed table, and by the generic bound those of permute-and-flip
+    # records, queries, total ε, accuracy of the composed table, and by the generic bound that of permute-and-flip
     # and of GNMax (the optimum of one release: 0.995, 0.992, 0.984, 0.889, 0.910)
     (67_349, 10_000, 3.0, (0.9995, 0.992, 0.949)),
     (120_000, 10_000, 1.0, (0.9990, 0.989, 0.938)),
@@ -37,7 +37,7 @@ FLOORS = [
 
 
 @pytest.mark.parametrize(("records", "queries", "epsilon", "floors"), FLOORS)
-def test_as_right_as_by_the_generic_bound_and_within_the_total(
+def test_plans_are_within_the_total_and_at_least_as_accurate_as_by_the_generic_bound(
     records: int, queries: int, epsilon: float, floors: tuple[float, ...]
 ) -> None:
     sampling, total = Sampling(records, 40, scheme="without-replacement"), Privacy(epsilon, 1e-5)
@@ -53,8 +53,8 @@ def test_as_right_as_by_the_generic_bound_and_within_the_total(
         assert option.right >= floor
         assert option.mechanism.epsilon(queries, total.delta, sampling) <= epsilon
         unsampled = option.mechanism.epsilon(queries, total.delta)
-        assert unsampled > 10 * epsilon  # so it is the sampling that is counted
-    assert found.best.name == "optimal"  # the table is made for the composed cost of its own laws
+        assert unsampled > 10 * epsilon  # so the sampling is accounted for
+    assert found.best.name == "optimal"  # the table is designed for the composed total of its laws
 
 
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
@@ -82,7 +82,7 @@ def test_no_mechanism_of_the_same_divergence_is_more_useful_than_the_composed_ta
 
 
 def largest_divergence(mechanism: VoteMechanism, sampling: Sampling, order: float) -> float:
-    """The largest Rényi divergence of all sampled pairs, vote count by vote count."""
+    """Return the largest Rényi divergence of all sampled pairs of vote counts."""
     counts = [each for each in product(range(mechanism.K + 1), repeat=mechanism.classes) if sum(each) == mechanism.K]
     laws = {}
     for each in counts:
@@ -111,7 +111,7 @@ def largest_divergence(mechanism: VoteMechanism, sampling: Sampling, order: floa
     return float(np.log(largest) / (order - 1))
 
 
-def test_a_plan_for_two_classes_and_the_best_of_it() -> None:
+def test_a_plan_for_two_classes_has_a_valid_best_option() -> None:
     sampling, total = Sampling(5_452, 40), Privacy(1.0, 1e-5)
     found = plan(10, None, 500, total, 1, "rectangular", sampling=sampling)
     assert found.best is not None
@@ -119,10 +119,10 @@ def test_a_plan_for_two_classes_and_the_best_of_it() -> None:
     assert found.best.mechanism.epsilon(500, 1e-5, sampling) <= 1.0
     best = design_within_total(10, 2, total, 500, prior="rectangular", sampling=sampling)
     assert best.mechanism == found.best.mechanism
-    assert found.best.mechanism.epsilon(500, 1e-5) > 10.0  # so it is the samples that are counted
+    assert found.best.mechanism.epsilon(500, 1e-5) > 10.0  # so the samples are accounted for
 
 
-def test_a_smaller_sample_allows_more() -> None:
+def test_smaller_samples_are_more_accurate_within_the_total() -> None:
     right = [
         plan(10, None, 500, Privacy(1.0, 1e-6), 1, classes=3, sampling=Sampling(1000, size), mechanisms="optimal")
         .options[0]
@@ -133,7 +133,7 @@ def test_a_smaller_sample_allows_more() -> None:
 
 
 @pytest.mark.parametrize(("stopped", "outcome"), [(True, "not computed"), (False, "does not fit")])
-def test_a_table_that_was_not_found_in_time_is_not_said_not_to_fit(
+def test_a_table_not_found_in_time_is_not_reported_as_unfit(
     monkeypatch: pytest.MonkeyPatch, *, stopped: bool, outcome: str
 ) -> None:
     sampling, total = Sampling(1000, 10), Privacy(1.0, 1e-5)
@@ -143,7 +143,7 @@ def test_a_table_that_was_not_found_in_time_is_not_said_not_to_fit(
 
 
 def test_private_voters_that_draw_their_own_records() -> None:
-    """Every draw of every voter, in fractions: three voters answer the bit of one record of three, randomised."""
+    """All draws of all voters, in fractions: three voters answer the randomised bit of one of three records."""
     epsilon, data = 1.0, ((0, 1, 0), (1, 1, 0))
     sampling, total = Sampling(3, 1, scheme="each-voter"), Privacy(0.9, 1e-3)
     found = plan(3, Privacy(epsilon), 2, total, fresh=True, mechanisms="optimal", sampling=sampling)
@@ -157,7 +157,7 @@ def test_private_voters_that_draw_their_own_records() -> None:
     keep = exp_fraction(epsilon) / (1 + exp_fraction(epsilon))
     for both in (data, data[::-1]):
         pairs = []
-        for answers in product((0, 1), repeat=3):  # which bit each voter turns round
+        for answers in product((0, 1), repeat=3):  # the flipped bits
             laws = []
             for records in both:
                 law = Fraction(0)

@@ -1,4 +1,4 @@
-"""A γ for the whole sequence at a total δ of 0, and below what the exact account resolves."""
+"""A γ for a sequence at a total δ of 0, and at one below the resolution of the exact account."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VOTERS = [Problem(5, Privacy(math.inf), Privacy(1.0), 1), Problem(5, Privacy(0.5
 @for_each("delta", [0.0, 1e-300, 1e-18])
 @for_each("queries", [1, 2, 20])
 @for_each("voters", VOTERS)
-def test_the_total_holds_and_an_equal_share_is_reached_where_delta_is_tiny(
+def test_at_a_tiny_delta_the_total_holds_and_is_as_useful_as_an_equal_share(
     voters: Problem, queries: int, delta: float
 ) -> None:
     total = Privacy(1.0, delta)
@@ -26,7 +26,7 @@ def test_the_total_holds_and_an_equal_share_is_reached_where_delta_is_tiny(
     assert found.total.epsilon <= total.epsilon
     assert found.total.delta == delta
     share = Problem(voters.K, voters.voter, Privacy(1.0 / queries), voters.affected)
-    assert verify(share, found.noise).margin >= 0  # here the releases' ε add up
+    assert verify(share, found.noise).margin >= 0  # at δ = 0 the ε of the releases add up
     assert found.utility == pytest.approx(solve(share).utility, rel=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""What else groups can release: private by enumeration, below the bound, and what is known of each."""
+"""Baselines for tables: private by enumeration, below the upper bound, and with known answers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_known_answers() -> None:
 
 
 @for_each("groups", [[(5, 0.1), (4, 0.5)], [(3, 0.2), (2, 0.5, 1e-3)], [(2, 0.1), (2, 0.3), (2, 0.5)]])
-def test_likely_corners_first_find_what_all_corners_find(groups: list[tuple[float, ...]]) -> None:
+def test_starting_with_likely_corners_finds_the_rate_of_all_corners(groups: list[tuple[float, ...]]) -> None:
     problem = Problem(groups=groups, target=Privacy(0.6, 1e-3))
     solution, known = solve_table(problem), {one.name: one for one in table_baselines(problem)}
     with pytest.MonkeyPatch.context() as patch:
@@ -77,7 +77,7 @@ def test_likely_corners_first_find_what_all_corners_find(groups: list[tuple[floa
         assert verify_table(problem, one.table).margin >= 0
 
 
-def test_likely_corners_are_those_whose_voters_move_alike() -> None:
+def test_likely_corners_are_those_with_equal_moves() -> None:
     problem = Problem(groups=[(3, 0.3), (2, 0.5, 1e-2)], target=Privacy(0.6))
     (every,) = corners_of(problem)
     few = Corners(problem, problem.strictest.voters, problem.target, alike=True)
@@ -101,10 +101,10 @@ def test_rates_are_the_largest_that_are_private(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("groups", "epsilon", "right"), [([(5, 0.5, 0.0)], 1.0, 0.90525), ([(3, 0.1, 0.0), (2, 0.5, 0.0)], 0.6, None)]
 )
-def test_randomised_response_is_at_the_largest_rate_that_private_voters_allow(
+def test_randomised_response_uses_the_privacy_of_the_voters(
     groups: list[tuple[int, float, float]], epsilon: float, right: float | None
 ) -> None:
-    """More than the e^ε/(e^ε + 2) of votes that are taken as not private."""
+    """Its rate exceeds e^ε/(e^ε + 2), that for voters that are not private."""
     every = Enumeration.of(groups, 3, 5)
     totals = np.array([np.sum(votes, axis=0) for votes in every.counts])
     leads = totals == totals.max(axis=1, keepdims=True)
@@ -123,7 +123,7 @@ def test_randomised_response_is_at_the_largest_rate_that_private_voters_allow(
 
 
 @pytest.mark.parametrize(("K", "classes", "m"), [(4, 3, 2), (5, 2, 3), (4, 4, 3)])
-def test_a_subsample_is_the_plurality_of_every_draw(K: int, classes: int, m: int) -> None:
+def test_a_subsample_is_the_average_plurality_of_all_draws(K: int, classes: int, m: int) -> None:
     cells = histograms(K, classes, 1, abstention=False)
     chances = subsampled(cells, m)
     for number, partition in enumerate(cells.partitions):
@@ -138,7 +138,7 @@ def test_a_subsample_is_the_plurality_of_every_draw(K: int, classes: int, m: int
             assert chances[cell] == pytest.approx(float(exact[partition.index(int(cells.values[cell]))]), abs=1e-12)
 
 
-def test_subsamples_of_more_voters_than_binomials_fit_in_doubles() -> None:
+def test_subsamples_of_many_voters_do_not_overflow() -> None:
     K = 1040
     cells = histograms(K, 2, 1, abstention=False)
     for m in (1, 2, 521, K - 1, K):
@@ -154,7 +154,7 @@ def test_subsamples_of_more_voters_than_binomials_fit_in_doubles() -> None:
             assert chances[cell] == pytest.approx(float(Fraction(won, 2 * math.comb(K, m))), rel=1e-11, abs=1e-300)
 
 
-def test_the_search_finds_the_best_subsample_that_trying_all_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_finds_the_best_subsample(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(groups=[(28, math.inf), (3, 0.5)], target=Privacy(0.6, 1e-6), affected=1)
     every = table_baselines(problem)
     tried: list[int] = []
@@ -201,7 +201,7 @@ def laws(problem: Problem) -> dict[str, module.TableLaw]:
 
 
 @for_each("problem", ALIKE)
-def test_few_edges_find_the_rate_that_all_of_them_find(problem: Problem) -> None:
+def test_a_few_edges_find_the_rate_of_all_edges(problem: Problem) -> None:
     cells, target = partition_cells(problem), problem.strictest.target
     looked_at: list[int] = []
     for law in laws(problem).values():
@@ -220,7 +220,7 @@ def test_few_edges_find_the_rate_that_all_of_them_find(problem: Problem) -> None
         first = max(target.epsilon / (2 * problem.affected), 1e-3)
         expected = largest_fitting_from(fits, first, module.MAX_EDGE_RATE, module.EDGE_PRECISION)
         assert module._largest_edge_rate(problem, counted, module.EDGE_PRECISION) == expected
-    if problem.K == 20:  # fewer voters have hardly more partitions than the edges looked at
+    if problem.K == 20:  # few voters have hardly more partitions than evaluated edges
         assert looked_at.count(len(cells.partitions)) < len(looked_at) / 2
 
 
@@ -236,7 +236,7 @@ def test_some_partitions_have_the_law_of_all(problem: Problem) -> None:
 
 
 @for_each(("weight", "epsilon"), [(0.5, 0.935), (1.0, 2.013), (1.5, 3.179), (2.0, 4.424)])
-def test_weights_give_each_group_an_epsilon_of_its_own(weight: float, epsilon: float) -> None:
+def test_weights_give_each_group_its_epsilon(weight: float, epsilon: float) -> None:
     # Individualised PATE: 286 labels at 40 votes, 640 checks at 150.
     releases = [("check", 150, 640), ("label", 40, 286)]
     assert vote_total(releases, 1e-5, weight=weight).epsilon == pytest.approx(epsilon, abs=1e-3)
@@ -244,7 +244,7 @@ def test_weights_give_each_group_an_epsilon_of_its_own(weight: float, epsilon: f
 
 
 @for_each("rate", [0.05, 0.7, 3.0])
-def test_tables_of_noisy_counts_are_those_of_their_noise_between_two_classes(rate: float) -> None:
+def test_tables_of_noisy_counts_of_two_classes_are_those_of_their_noise(rate: float) -> None:
     cells = histograms(7, 2, 1, abstention=False)
     margins = 2 * cells.values - 7
     laplace = [LaplaceNoise(1 / rate).wins(int(margin), "continuous") for margin in margins]

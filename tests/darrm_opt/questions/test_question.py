@@ -1,4 +1,4 @@
-"""What a question must declare: what is left out, or declared wrongly, is named."""
+"""Declarations of questions: a missing or wrong one is reported."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from darrm_opt.questions.question import Question, question_field
 
 
 class Bare(Question):
-    """A question with a path alone."""
+    """A question with only a path."""
 
     path: ClassVar[str] = "bare/of-all"
 
 
 @for_each("name", ["voters", "seconds", "check", "answer", "verify"])
-def test_what_a_question_leaves_out_is_named(name: str) -> None:
+def test_a_missing_declaration_is_reported(name: str) -> None:
     with pytest.raises(NotImplementedError, match=rf"^Bare\.{name}$"):
-        # A property raises where it is read; a method where it is called.
+        # A property raises when read, a method when called.
         getattr(Bare(), name)(*([{}] if name == "verify" else []))
 
 
-def test_a_field_that_is_not_declared_is_named() -> None:
+def test_an_undeclared_field_is_reported() -> None:
     class Leaning(Question):
         right: int = question_field(1)
 
@@ -33,6 +33,6 @@ def test_a_field_that_is_not_declared_is_named() -> None:
 
 
 @for_each("path", ["of_all", "of all", "/all", "all/", "All", ""])
-def test_a_path_is_words_with_hyphens(path: str) -> None:
+def test_a_path_consists_of_words_and_hyphens(path: str) -> None:
     with refused("path", repr(path)):
         type("Named", (Question,), {"path": path})

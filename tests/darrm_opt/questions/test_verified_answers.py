@@ -1,4 +1,4 @@
-"""Answers from elsewhere: each is that of the core, is proved again, and no lie in it is believed."""
+"""Answers of another process: each equals that of the core and is verified, and false claims are refused."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ TABLES = {
 }
 
 
-def told_of(path: str, fields: dict[str, Any]) -> Any:
-    """Return what a service tells, as plain data that the caller may change."""
-    return json.loads(_told(path, json.dumps(fields)))
+def answer_of(path: str, fields: dict[str, Any]) -> Any:
+    """Return the answer of a service as plain data that the caller may change."""
+    return json.loads(_answer(path, json.dumps(fields)))
 
 
 @cache
-def _told(path: str, fields: str) -> str:
+def _answer(path: str, fields: str) -> str:
     asked = QUESTIONS[path].of(json.loads(fields)).canonical()
     found = [table_solution_record(solve_table(spec.problem, spec.objective)) for spec in asked.designs()]
     asked = replace(asked, found=found) if found else asked
@@ -63,7 +63,7 @@ def _told(path: str, fields: str) -> str:
 
 
 def spec_of(path: str, asked: dict[str, Any]) -> Any:
-    """Return the one design of a question."""
+    """Return the only design of a question."""
     [spec] = QUESTIONS[path].of(asked).designs()
     return spec
 
@@ -71,8 +71,8 @@ def spec_of(path: str, asked: dict[str, Any]) -> Any:
 # ------------------------------------------------------------------------------------------------------------- costs
 
 
-def test_a_cost_is_that_of_the_mechanism_at_every_point_of_its_curve() -> None:
-    told, mechanism = told_of("cost", {**GNMAX, "curve": True}), mechanism_class("gnmax").of(11, 2, 20.0)
+def test_a_total_is_that_of_the_mechanism_at_every_point_of_its_curve() -> None:
+    told, mechanism = answer_of("cost", {**GNMAX, "curve": True}), mechanism_class("gnmax").of(11, 2, 20.0)
     assert told["zcdp"] == 20 * 2 / (2 * 20.0**2)
     points = {(point["queries"], point["delta"]) for point in told["curve"]}
     assert points >= {(20, 1e-12), (20, 1e-2), (60, 1e-5)}
@@ -84,8 +84,8 @@ def test_a_cost_is_that_of_the_mechanism_at_every_point_of_its_curve() -> None:
     assert Cost.of(GNMAX).verify(told).epsilon == told["epsilon"]
 
 
-def test_a_total_is_calibrated_to() -> None:
-    told = told_of("cost", CALIBRATED)
+def test_the_parameter_for_a_total_is_calibrated() -> None:
+    told = answer_of("cost", CALIBRATED)
     expected = mechanism_class("laplace").calibrated(25, 10, Privacy(3.0, 1e-5), 100)
     assert told["parameter"] == expected.value
     assert told["epsilon"] <= 3.0
@@ -95,7 +95,7 @@ def test_a_total_is_calibrated_to() -> None:
 @pytest.mark.parametrize("scheme", [{}, {"sampling": "without-replacement", "neighbours": "replace-one"}])
 def test_sampled_records_cost_less(scheme: dict[str, str]) -> None:
     asked = {**SAMPLED, "mechanism": "gnmax", **scheme}
-    told, sampling = told_of("cost", asked), Sampling(5452, 40, scheme=scheme.get("sampling", "poisson"))  # type: ignore[arg-type]  # it is one
+    told, sampling = answer_of("cost", asked), Sampling(5452, 40, scheme=scheme.get("sampling", "poisson"))  # type: ignore[arg-type]
     assert told["sampling"] == sampling.record()
     expected = mechanism_class("gnmax").calibrated(10, 4, Privacy(3.0, 1e-5), 500, sampling=sampling)
     assert told["parameter"] == expected.value < 1
@@ -106,19 +106,19 @@ def test_sampled_records_cost_less(scheme: dict[str, str]) -> None:
             Cost.of({**asked, "sampling": None, "neighbours": None, **scheme, **other}).verify(told)
 
 
-def test_a_check_close_to_the_leader_costs_more() -> None:
+def test_a_less_noisy_check_costs_more() -> None:
     plain, checked = (Cost.of(GNMAX | check).answer() for check in ({}, {"check_sigma": 10.0, "threshold": 8.0}))
     assert checked.epsilon > plain.epsilon
 
 
 @pytest.mark.parametrize("lie", [{"parameter": 40.0}, {"delta": 1e-4}, {"mechanism": "laplace"}])
-def test_a_false_cost_is_rejected(lie: dict[str, Any]) -> None:
+def test_a_false_total_is_refused(lie: dict[str, Any]) -> None:
     with pytest.raises(VerificationFailed):
-        Cost.of(GNMAX).verify(told_of("cost", GNMAX) | lie)
+        Cost.of(GNMAX).verify(answer_of("cost", GNMAX) | lie)
 
 
-def test_a_parameter_beyond_the_total_is_rejected() -> None:
-    told = told_of("cost", CALIBRATED)
+def test_a_parameter_that_exceeds_the_total_is_refused() -> None:
+    told = answer_of("cost", CALIBRATED)
     with pytest.raises(VerificationFailed, match="beyond the total"):
         Cost.of(CALIBRATED).verify(told | {"parameter": told["parameter"] / 2, "epsilon": None})
 
@@ -126,8 +126,8 @@ def test_a_parameter_beyond_the_total_is_rejected() -> None:
 # --------------------------------------------------------------------------------------------------- least parameters
 
 
-def test_a_least_parameter_is_the_end_of_a_search() -> None:
-    told, own = told_of("least", LEAST), least_parameter(**LEAST)
+def test_a_least_parameter_is_that_of_the_search() -> None:
+    told, own = answer_of("least", LEAST), least_parameter(**LEAST)
     assert own.below is not None
     for said, found in ((told, own), (told["below"], own.below)):
         assert said["value"] == found.value
@@ -158,8 +158,8 @@ LIES: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_no_lie_about_a_least_parameter_is_believed(lie: str) -> None:
-    told, question = told_of("least", LEAST), QUESTIONS["least"].of(LEAST)
+def test_a_false_least_parameter_is_refused(lie: str) -> None:
+    told, question = answer_of("least", LEAST), QUESTIONS["least"].of(LEAST)
     assert question.verify(told).value == told["value"]
     change, error, text = LIES[lie]
     change(told)
@@ -167,8 +167,8 @@ def test_no_lie_about_a_least_parameter_is_believed(lie: str) -> None:
         question.verify(told)
 
 
-def test_a_stored_result_is_proved_again() -> None:
-    stored, question = told_of("least", LEAST), QUESTIONS["least"].of(QUESTIONS["least"].of(LEAST).argument())
+def test_a_stored_result_is_verified() -> None:
+    stored, question = answer_of("least", LEAST), QUESTIONS["least"].of(QUESTIONS["least"].of(LEAST).argument())
     question.verify_stored(stored)
     stored["design"]["gamma"] = [1.0] * 8
     with pytest.raises(NotPrivate):
@@ -179,8 +179,8 @@ def test_a_stored_result_is_proved_again() -> None:
 
 
 @pytest.mark.parametrize(("path", "asked"), [("plurality", CLASSES), ("table", GROUPS)])
-def test_a_table_is_proved_again(path: str, asked: dict[str, Any]) -> None:
-    told, problem, spec = told_of(path, asked), TABLES[path], spec_of(path, asked)
+def test_a_table_is_verified(path: str, asked: dict[str, Any]) -> None:
+    told, problem, spec = answer_of(path, asked), TABLES[path], spec_of(path, asked)
     expected = solve_table(problem, spec.objective)
     assert verify_table_answer(told, problem) == told
     read = verified_table(told, spec)
@@ -197,14 +197,14 @@ def test_a_table_is_proved_again(path: str, asked: dict[str, Any]) -> None:
         verify_table_answer({**told, "record": {}}, problem)
 
 
-def test_a_table_is_the_one_that_is_shown() -> None:
-    told = told_of("table", GROUPS)
+def test_an_answer_shows_the_verified_table() -> None:
+    told = answer_of("table", GROUPS)
     with pytest.raises(VerificationFailed, match="another table"):
         verify_table_answer({**told, "table": told["table"][1:]}, TABLES["table"])
 
 
-def test_a_rule_is_of_the_question_and_claims_what_it_has() -> None:
-    told, problem = told_of("plurality", CLASSES), TABLES["plurality"]
+def test_a_table_must_be_that_of_the_question_with_true_claims() -> None:
+    told, problem = answer_of("plurality", CLASSES), TABLES["plurality"]
     assert set(told["utilities"]) == {"permute_and_flip", "exponential", "laplace", "gnmax"}
     with pytest.raises(VerificationFailed, match="another question"):
         verified_table(told, TableSpec(problem, PluralityObjective(parse_prior("favoured(0.5,0.8)"))))
@@ -219,8 +219,8 @@ def test_a_rule_is_of_the_question_and_claims_what_it_has() -> None:
 # ------------------------------------------------------------------------------------------------------------ options
 
 
-def test_options_are_proved_for_the_voters_and_queries_asked() -> None:
-    told, problem = told_of("plurality/options", OPTIONS), Problem(3, NOT_PRIVATE, Privacy(2.0, 1e-3), 1, classes=3)
+def test_options_are_verified_for_the_voters_and_queries_of_the_question() -> None:
+    told, problem = answer_of("plurality/options", OPTIONS), Problem(3, NOT_PRIVATE, Privacy(2.0, 1e-3), 1, classes=3)
     goal = PluralityObjective(parse_prior("favoured(0.5,0.9)"), price=1.0)
     expected = plan(3, None, 1, Privacy(2.0, 1e-3), 1, goal, classes=3)
     assert verify_options(told, problem, 1) == told
@@ -237,14 +237,14 @@ def test_options_are_proved_for_the_voters_and_queries_asked() -> None:
         verify_options(told, replace(problem, affected=2), 1)
     with pytest.raises(VerificationFailed, match="mechanism is invalid"):
         verify_options({**told, "mechanism": {"kind": "nothing"}}, problem, 1)
-    # Of models that are said to show nothing the plain vote would fit; these voters are not private.
+    # The plain vote would fit for private models; these voters are not private.
     with pytest.raises(VerificationFailed, match="private themselves"):
         verify_options({**told, "mechanism": PlainVote(3, 3, Privacy(0.0)).record()}, problem, 1)
 
 
-def test_options_with_a_fresh_sample_for_each_query_are_of_that_sampling() -> None:
+def test_options_with_samples_are_verified_for_that_sampling() -> None:
     asked = {**SAMPLED, "K": 4, "classes": 3, "queries": 40, "sampling": "without-replacement"}
-    told, sampling = told_of("plurality/options", asked), Sampling(5452, 40, scheme="without-replacement")
+    told, sampling = answer_of("plurality/options", asked), Sampling(5452, 40, scheme="without-replacement")
     problem = Problem(4, NOT_PRIVATE, Privacy(3.0, 1e-5), 1, classes=3)
     assert told["sampling"] == told["mechanism"]["sampling"] == sampling.record()
     expected = plan(4, None, 40, problem.target, 1, classes=3, sampling=sampling)

@@ -68,7 +68,7 @@ def test_a_batch_that_does_not_pass_is_charged_and_never_tested_again(tmp_path: 
     with pytest.raises(BatchWithheld):
         log.stored("batch")
     assert log.stored("another") is None
-    assert pickle.loads(pickle.dumps(withheld.value)).total == TOTAL  # noqa: S301 — our own
+    assert pickle.loads(pickle.dumps(withheld.value)).total == TOTAL  # noqa: S301 — pickled here
 
 
 class Killed(BaseException):
@@ -135,7 +135,7 @@ def test_processes_at_once_draw_one_test(tmp_path: Path) -> None:
 
 def test_a_counter_releases_a_batch_once() -> None:
     counter = ReleaseCounter(30, proposal_of_batch())
-    copy = pickle.loads(pickle.dumps(counter))  # noqa: S301 — our own
+    copy = pickle.loads(pickle.dumps(counter))  # noqa: S301 — pickled here
     assert (copy.left, copy.proposal) == (0, proposal_of_batch())
     vote = PrivateVote(MECHANISM, counter)
     with refused("votes"):

@@ -1,4 +1,4 @@
-"""Exact distributions of samplers: every path of their random choices, explored with its exact probability."""
+"""Exact distributions of samplers, by all paths of their random choices with exact probabilities."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _NeedsMore(Exception):
 
 
 class _Scripted(RandomSource):
-    """Answers from a script; asks for more when it ends."""
+    """A source that follows a script, and raises when it ends."""
 
     def __init__(self, script: tuple[int, ...]) -> None:
         self._answers = iter(script)
@@ -30,7 +30,7 @@ class _Scripted(RandomSource):
         return 0 if n == 1 else self._next([Fraction(1, n)] * n)
 
     def chance(self, numerator: Fraction | int, denominator: int = 1) -> bool:
-        """Two branches, however large the denominator."""
+        """Take one of two branches, for any denominator."""
         probability = Fraction(numerator, denominator)
         if probability in (0, 1):
             return bool(probability)
@@ -46,7 +46,7 @@ class _Scripted(RandomSource):
 def exact_distribution(
     draw: Callable[[RandomSource], Outcome], least: Fraction = Fraction(1, 10**5)
 ) -> tuple[dict[Outcome, Fraction], Fraction]:
-    """Return each outcome's probability over all paths of probability at least ``least``, and the mass of the rest.
+    """Return the probability of each outcome over all paths of probability at least ``least``, and the rest.
 
     The exact probability of an outcome lies between its entry and its entry plus the rest.
     """

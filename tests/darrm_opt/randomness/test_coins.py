@@ -1,4 +1,4 @@
-"""Coins: every string of bits is tried, so the probabilities are known exactly, not estimated."""
+"""Coins: exact probabilities by all strings of bits."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ doubles = st.one_of(st.sampled_from(SPECIAL), st.floats(0, 1), st.integers(0, 2*
 
 
 class TapeEndedError(Exception):
-    """More words are needed; carries how many bits the next has."""
+    """More words are needed; has the number of bits of the next one."""
 
 
 class WordsOnly(RandomSource):
-    """A source that is asked for words alone."""
+    """A source of words only."""
 
     def octets(self, count: int) -> bytes:
         raise AssertionError(f"{count} bytes were asked for, not words")
 
 
 class Tape(WordsOnly):
-    """Words that were chosen beforehand."""
+    """A source of given words."""
 
     def __init__(self, words: tuple[int, ...]) -> None:
         self._left = list(words)
@@ -51,7 +51,7 @@ class Tape(WordsOnly):
 
 
 class Recorded(WordsOnly):
-    """Words of another source, and how many of what width were asked for."""
+    """A source that records the numbers and widths of requested words."""
 
     def __init__(self, source: RandomSource) -> None:
         self._source = source
@@ -63,7 +63,7 @@ class Recorded(WordsOnly):
 
 
 def outcomes(coins: ExactCoins, coin: int) -> Iterator[tuple[int, int, Fraction]]:
-    """Yield the result of every string of words: coin, fair coin, and the string's probability."""
+    """Yield the coin, the fair coin and the probability of every string of words."""
     unfinished: list[tuple[tuple[int, ...], Fraction]] = [((), Fraction(1))]
     while unfinished:
         words, chance = unfinished.pop()
@@ -90,7 +90,7 @@ def probabilities(coins: ExactCoins, coin: int) -> dict[tuple[int, int], Fractio
         *((p, 6) for p in (LARGEST, 0.1, 1 / 3)),  # exact to the last of 53 bits
     ],
 )
-def test_every_string_of_bits_is_tried_and_the_probability_is_exact(p: float, width: int) -> None:
+def test_over_all_strings_of_bits_the_probability_is_exact(p: float, width: int) -> None:
     found = probabilities(ExactCoins([p, 0.3125], width), 0)
     assert sum(found.values()) == 1
     for fair in (0, 1):
@@ -100,22 +100,22 @@ def test_every_string_of_bits_is_tried_and_the_probability_is_exact(p: float, wi
 
 @for_each("width", [20, 63])
 @for_each("p", SPECIAL)
-def test_a_coin_says_whether_the_string_is_below_the_double(p: float, width: int) -> None:
-    # Strings that agree with p for d words, then differ by one, at every d: the ones that could go wrong.
-    coins = ExactCoins([p, SMALLEST], width)  # the second keeps every row reading as deep as can be
+def test_a_coin_is_1_if_the_string_is_below_the_double(p: float, width: int) -> None:
+    # Strings that equal p for d words and then differ by one, for all d: the critical ones.
+    coins = ExactCoins([p, SMALLEST], width)  # the second row makes every row read as far as possible
     digits = [int(digit[0]) for digit in coins.digits]
     for d, digit in enumerate(digits):
         for word in {max(digit - 1, 0), digit, min(digit + 1, 2**width - 1)} - {2**width}:
             words = (*digits[:d], word, *[0] * (len(digits) - d - 1))
             if words[0] == 2**width:
-                continue  # p = 1: no word is as large as its digit
+                continue  # p = 1: all words are below its digit
             below = sum(Fraction(w, 2 ** (width * (i + 1))) for i, w in enumerate(words)) < Fraction(p)
             fell, _ = coins.toss(np.array([0]), Tape((2 * words[0], *words[1:])))
             assert fell.tolist() == [below]
 
 
 @given(st.lists(doubles, min_size=1, max_size=6), st.integers(1, 63))
-def test_the_digits_are_the_double(table: list[float], width: int) -> None:
+def test_the_digits_represent_the_double(table: list[float], width: int) -> None:
     coins = ExactCoins(table, width)
     for coin, p in enumerate(table):
         parts = [Fraction(int(digit[coin]), 2 ** (width * (d + 1))) for d, digit in enumerate(coins.digits)]
@@ -125,7 +125,7 @@ def test_the_digits_are_the_double(table: list[float], width: int) -> None:
 
 
 @given(st.lists(doubles, min_size=2, max_size=4), st.integers(0, 2**32), st.integers(1, 4))
-def test_what_is_read_does_not_depend_on_which_coins_are_tossed(table: list[float], seed: int, width: int) -> None:
+def test_the_words_read_do_not_depend_on_the_chosen_coins(table: list[float], seed: int, width: int) -> None:
     coins = ExactCoins(table, width)
     read = []
     for coin in range(len(table)):
@@ -141,8 +141,8 @@ def test_a_toss_of_common_doubles_reads_one_word() -> None:
     assert source.asked == [(4, 64)]
 
 
-def test_coins_that_meet_their_digit_read_on() -> None:
-    # 63 bits: the only word that reads on is the digit itself, and it decides as the rest of the double says.
+def test_coins_equal_to_their_digit_read_another_word() -> None:
+    # 63 bits: only the digit itself reads another word, which the rest of the double decides.
     p = 2.0**-20 * (1 + 2.0**-52)
     coins = ExactCoins([p])
     first, second = (int(digit[0]) for digit in coins.digits)

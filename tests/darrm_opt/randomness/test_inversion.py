@@ -1,4 +1,4 @@
-"""Exact inversion: every string of bits is tried and held against the law in exact bounds; then what is drawn in bulk."""
+"""Exact inversion: all strings of bits against exact bounds of the law, and frequencies of many draws."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ RATES = [Fraction(1, 8), Fraction(1, 2), Fraction(7, 3), Fraction(1, 162)]
 
 
 class Unread(Exception):
-    """More words were asked for than there are."""
+    """More words were requested than given."""
 
 
 class Given(RandomSource):
-    """The words that were chosen beforehand, one at a time."""
+    """A source of given words, one at a time."""
 
     def __init__(self, words: tuple[int, ...]) -> None:
         self._words: Iterator[int] = iter(words)
@@ -68,7 +68,7 @@ def exponential(exponent: Fraction) -> Fraction:
 
 
 def decided(draw: Callable[[RandomSource], int], words: tuple[int, ...] = ()) -> Counter[int]:
-    """Return how many strings of `MOST_WORDS` words lead to each outcome; strings that need more are left out."""
+    """Return the number of strings of `MOST_WORDS` words with each outcome, without those that need more."""
     outcomes: Counter[int] = Counter()
     try:
         outcomes[draw(Given(words))] += (1 << WIDTH) ** (MOST_WORDS - len(words))
@@ -79,7 +79,7 @@ def decided(draw: Callable[[RandomSource], int], words: tuple[int, ...] = ()) ->
 
 
 def check_law(outcomes: Counter[int], law: Callable[[int], Fraction], places: int, least_decided: float) -> None:
-    """Hold the strings that are decided against a law: no outcome has more, and none could end with less."""
+    """Check decided strings against a law: no outcome has more, and with the open ones none has less."""
     strings = (1 << WIDTH) ** MOST_WORDS
     undecided = strings - outcomes.total()
     assert undecided <= (1 - least_decided) * strings
@@ -91,7 +91,7 @@ def check_law(outcomes: Counter[int], law: Callable[[int], Fraction], places: in
 
 @for_each("rate", RATES)
 @for_each("square", [True, False])
-def test_every_string_of_bits_is_tried_and_the_law_is_exact(rate: Fraction, square: bool) -> None:
+def test_over_all_strings_of_bits_the_law_is_exact(rate: Fraction, square: bool) -> None:
     law = SymmetricLaw(cache(lambda bits: _enclosures(bits, rate, square=square)), WIDTH)
     weights = [exponential(rate * (x * x if square else x)) for x in range(60 if square else 100 * math.ceil(1 / rate))]
     total = 2 * sum(weights) - 1
@@ -103,7 +103,7 @@ def test_every_string_of_bits_is_tried_and_the_law_is_exact(rate: Fraction, squa
 
 
 @for_each(("trials", "chance"), [(1, Fraction(1, 3)), (7, Fraction(2, 5)), (40, Fraction(1, 50)), (3, Fraction(0.7))])
-def test_every_string_of_bits_is_tried_and_numbers_of_heads_are_exact(trials: int, chance: Fraction) -> None:
+def test_over_all_strings_of_bits_numbers_of_heads_are_exact(trials: int, chance: Fraction) -> None:
     law = binomial_law(trials, chance, WIDTH)
 
     def exact(k: int) -> Fraction:
@@ -113,7 +113,7 @@ def test_every_string_of_bits_is_tried_and_numbers_of_heads_are_exact(trials: in
 
 
 @for_each("rate", RATES)
-def test_every_string_of_bits_is_tried_and_a_coin_is_exact(rate: Fraction) -> None:
+def test_over_all_strings_of_bits_a_coin_is_exact(rate: Fraction) -> None:
     coins = ExponentialCoins(rate, 12, WIDTH)
     for lag in (0, 1, 2, 5, 12):
         success = exponential(rate * lag)
@@ -122,7 +122,7 @@ def test_every_string_of_bits_is_tried_and_a_coin_is_exact(rate: Fraction) -> No
 
 
 @for_each("rate", RATES)
-def test_every_string_of_bits_is_tried_and_a_coin_of_a_chance_that_was_doubled_is_exact(rate: Fraction) -> None:
+def test_over_all_strings_of_bits_a_coin_of_a_doubled_probability_is_exact(rate: Fraction) -> None:
     coins = ExponentialCoins(rate, 12, WIDTH)
     for lag in (0, 1, 2, 5, 12):
         most = int(coins.halvings(np.array(lag)))
@@ -137,7 +137,7 @@ def test_every_string_of_bits_is_tried_and_a_coin_of_a_chance_that_was_doubled_i
 
 @for_each("exponent", [Fraction(0), Fraction(1, 10**9), Fraction(1, 3), Fraction(7, 2), Fraction(30)])
 @for_each("bits", [3, 64, 120])
-def test_bounds_on_an_exponential_hold_and_are_close(exponent: Fraction, bits: int) -> None:
+def test_bounds_of_an_exponential_hold_and_are_tight(exponent: Fraction, bits: int) -> None:
     low, high = exponential_bounds(exponent, bits)
     assert low / Fraction(2**bits) <= exponential(exponent) + TINY
     assert high / Fraction(2**bits) >= exponential(exponent) - TINY
@@ -156,7 +156,7 @@ def test_thresholds_enclose_those_of_more_bits() -> None:
             assert finer_low <= (high + 1) << bits
 
 
-def test_whole_numbers_below_a_limit_are_uniform() -> None:
+def test_integers_below_a_limit_are_uniform() -> None:
     class Words(SeededRandomnessForTestsOnly):
         asked = 0
 
@@ -164,7 +164,7 @@ def test_whole_numbers_below_a_limit_are_uniform() -> None:
             self.asked += 1
             words = super().words(count, bits)
             if self.asked == 1:
-                words[0] = 2**63 - 1  # beyond the last whole multiple of 3: drawn again
+                words[0] = 2**63 - 1  # above the last multiple of 3: drawn again
             return words
 
     source = Words(1)
@@ -191,7 +191,7 @@ MECHANISMS: list[VoteMechanism] = [
     [*((one, 1024) for one in MECHANISMS), *((one, 1) for one in MECHANISMS if isinstance(one, SelectionMechanism))],
     ids=lambda value: value.description[:30] if isinstance(value, VoteMechanism) else value,
 )
-def test_what_is_drawn_has_the_law_of_its_mechanism(
+def test_draws_have_the_law_of_their_mechanism(
     mechanism: VoteMechanism, tried: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(selection, "MAX_TRIED", tried)
@@ -206,7 +206,7 @@ def test_what_is_drawn_has_the_law_of_its_mechanism(
 
 
 @pytest.mark.parametrize("tried", [1024, 1], ids=["few classes", "many"])
-def test_ties_fall_on_every_leader_alike(tried: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ties_are_broken_uniformly(tried: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "MAX_TRIED", tried)
     counts = np.array([(3, 3, 3, 2)] * 90_000)
     for mechanism in (*MECHANISMS, PlainVote(11, 4, Privacy(1.0))):
@@ -214,7 +214,7 @@ def test_ties_fall_on_every_leader_alike(tried: int, monkeypatch: pytest.MonkeyP
         assert stats.chisquare(seen).pvalue > 1e-9
 
 
-def test_of_many_classes_the_leader_is_drawn_with_its_chance_and_none_is_tried_for_long() -> None:
+def test_among_many_classes_the_leader_has_its_probability_at_few_draws() -> None:
     class Counted(SeededRandomnessForTestsOnly):
         calls = 0
 
@@ -230,10 +230,10 @@ def test_of_many_classes_the_leader_is_drawn_with_its_chance_and_none_is_tried_f
         labels = mechanism.draw_many(counts, source)
         chance = mechanism.leader_chances(-np.sort(-counts[:1], axis=1))[0]
         assert abs((labels == 7).sum() - rows * chance) < 6 * math.sqrt(rows * chance * (1 - chance)) + 1
-    assert source.calls < 100  # and not some for every class
+    assert source.calls < 100  # rather than some for every class
 
 
-def test_noise_too_wide_for_a_list_is_drawn_one_by_one() -> None:
+def test_noise_too_wide_for_a_table_is_drawn_one_by_one() -> None:
     wide = NoisyMaximum(11, 4, 1e7)
     labels = wide.draw_many(np.array([COUNTS] * 300), SystemRandomness())
     assert stats.chisquare(np.bincount(labels, minlength=4)).pvalue > 1e-9

@@ -1,4 +1,4 @@
-"""The samplers draw exactly what they claim: all paths of their random choices are explored in rationals."""
+"""Samplers have exactly their law, by all paths of their random choices in rationals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from darrm_opt.randomness import (
 
 
 @for_each("exponent", [Fraction(0), Fraction(1, 3), Fraction(1), Fraction(7, 2)])
-def test_exponential_chance_is_exact(exponent: Fraction) -> None:
+def test_an_exponential_probability_is_exact(exponent: Fraction) -> None:
     found, rest = exact_distribution(
         lambda source: exponential_chance(*exponent.as_integer_ratio(), source), Fraction(1, 10**8)
     )
@@ -70,7 +70,7 @@ def test_discrete_gaussian_is_exact(variance: Fraction) -> None:
 
 
 def chi_square(values: list[int], masses: Callable[[int], float], cells: int) -> float:
-    """P-value of the samples against the masses, in cells −c, …, c with both tails."""
+    """Return the p-value of samples against masses, in cells −c, …, c and both tails."""
     total = math.fsum(masses(x) for x in range(-3000, 3001))
     expected = np.array([masses(x) / total for x in range(-cells, cells + 1)])
     seen = np.array([values.count(x) for x in range(-cells, cells + 1)])
@@ -79,7 +79,7 @@ def chi_square(values: list[int], masses: Callable[[int], float], cells: int) ->
     return float(stats.chisquare(seen, expected).pvalue)
 
 
-def test_large_scales_have_the_right_shape() -> None:
+def test_large_scales_have_the_right_law() -> None:
     source = SeededRandomnessForTestsOnly(20)
     laplace = [discrete_laplace(Fraction(25, 2), source) for _ in range(8000)]
     assert chi_square(laplace, lambda x: math.exp(-abs(x) / 12.5), 20) > 1e-3
@@ -89,7 +89,7 @@ def test_large_scales_have_the_right_shape() -> None:
 
 @dataclass(frozen=True)
 class ThreeValued(LaplaceNoise):
-    """−1, 0 or 1, a third each: noise of which every outcome can be listed."""
+    """Noise of −1, 0 or 1 with probability ⅓ each, so that all outcomes can be listed."""
 
     def draw_many(self, count: int, source: RandomSource) -> NDArray[np.int64]:
         return np.array([source.below(3) - 1 for _ in range(count)])
@@ -129,7 +129,7 @@ def test_closed_forms_equal_the_convolution(make: Callable[[float], VoteNoise], 
     assert noise.wins(-margin) == pytest.approx(expected, rel=1e-10, abs=1e-18)
 
 
-def test_the_long_table_and_the_series_meet() -> None:
+def test_the_table_and_the_series_agree() -> None:
     table, series = GaussianNoise.of_sigma(99.99999), GaussianNoise.of_sigma(100.00001)
     for margin in (1, 10, 100, 300):
         assert table.loses(margin) == pytest.approx(series.loses(margin), rel=1e-5)
@@ -169,11 +169,11 @@ def test_disjoint_subsamples_share_no_record() -> None:
 
 
 @for_each("scale", [0, -1.0, math.inf, math.nan, True, "1"])
-def test_scales_are_checked(scale: float) -> None:
+def test_invalid_scales_are_refused(scale: float) -> None:
     with refused("scale"):
         LaplaceNoise(scale)
 
 
-def test_kinds_are_checked() -> None:
+def test_invalid_kinds_are_refused() -> None:
     with refused("kind", "'exact'"):
         LaplaceNoise(1).wins(3, "exact")  # type: ignore[arg-type]

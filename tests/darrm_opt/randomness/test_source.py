@@ -1,4 +1,4 @@
-"""Random sources: the law of words and whole numbers, by every string of bytes and by frequencies."""
+"""Random sources: the law of words and integers, by all strings of bytes and by frequencies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TapeEndedError(Exception):
 
 
 class Tape(RandomSource):
-    """Bytes that were chosen beforehand."""
+    """A source of given bytes."""
 
     def __init__(self, tape: bytes) -> None:
         self._left = tape
@@ -32,8 +32,8 @@ class Tape(RandomSource):
 
 
 @for_each("n", [1, 2, 3, 7, 100, 128, 255, 256, 257, 1000, 2**15 + 1])
-def test_every_string_of_bytes_is_tried_and_each_number_is_as_likely(n: int) -> None:
-    """A first draw of one or two bytes gives each number below n equally often, or is rejected whole."""
+def test_over_all_strings_of_bytes_numbers_are_uniform(n: int) -> None:
+    """A first draw of one or two bytes gives each number below n equally often, or is rejected."""
     width = (n.bit_length() + 7) // 8
     drawn: Counter[int] = Counter()
     for first in range(256**width):
@@ -53,7 +53,7 @@ def test_a_rejected_draw_is_drawn_again() -> None:
 
 
 @for_each("chance", [Fraction(0), Fraction(1), Fraction(3, 8), Fraction(2, 3)])
-def test_a_chance_is_exact(chance: Fraction) -> None:
+def test_a_probability_is_exact(chance: Fraction) -> None:
     counts: Counter[bool] = Counter()
     for first in range(256):
         with suppress(TapeEndedError):  # rejected
@@ -68,7 +68,7 @@ def test_words_are_the_leading_bits_of_the_bytes(bits: int) -> None:
     assert Tape(tape).words(2, bits).tolist() == expected
 
 
-def test_bits_of_the_operating_system_differ_and_seeds_repeat() -> None:
+def test_system_bits_differ_and_seeded_ones_repeat() -> None:
     assert [SeededRandomnessForTestsOnly(5).below(10**6) for _ in range(2)] == [
         SeededRandomnessForTestsOnly(5).below(10**6)
     ] * 2
@@ -80,7 +80,7 @@ def test_bits_of_the_operating_system_differ_and_seeds_repeat() -> None:
 
 
 def test_system_words_are_uniform_in_every_bit_and_byte() -> None:
-    # A false alarm has probability below 1e-9: 64 + 64·63/2 + 8 tests, each at 1e-9 over their number.
+    # The rate of false alarms is below 1e-9: 64 + 64·63/2 + 8 tests, each at 1e-9 over their number.
     n = 1 << 16
     words = SystemRandomness().words(n, 64)
     bits = np.unpackbits(words.view(np.uint8).reshape(n, 8), axis=1).astype(np.float32)
@@ -90,14 +90,14 @@ def test_system_words_are_uniform_in_every_bit_and_byte() -> None:
     assert (np.abs(bits.sum(axis=0) - n / 2) <= far).all()
     agree = bits.T @ bits + (1 - bits).T @ (1 - bits)  # pairs of bits: equal half of the time
     assert (np.abs(agree[np.triu_indices(64, 1)] - n / 2) <= far).all()
-    # Power: a bit that is 1 with probability 0.525 is found with probability above 0.999.
+    # Power: a bit that is 1 with probability 0.525 is detected with probability above 0.999.
     assert stats.binom.sf(n / 2 + far, n, 0.525) > 0.999
     for place in range(8):
         counts = np.bincount(words.view(np.uint8).reshape(n, 8)[:, place], minlength=256)
         assert stats.chisquare(counts).pvalue > level
 
 
-def test_seeded_words_are_their_generators_and_keep_to_their_width() -> None:
+def test_seeded_words_are_those_of_the_generator_within_their_width() -> None:
     whole = SeededRandomnessForTestsOnly(5).words(1000, 64)
     generator = random.Random(5)
     assert whole.tolist() == [generator.getrandbits(64) for _ in range(1000)]

@@ -1,4 +1,4 @@
-"""Ctrl-C before a chosen bytecode: whatever a piece of code was doing, it is stopped there."""
+"""Ctrl-C before a chosen bytecode of a function."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def interrupted_before(bytecode: int, act: Callable[[], Any], *files: str) -> Ke
     """Call ``act``, and raise KeyboardInterrupt before a bytecode of it.
 
     Args:
-        bytecode: which one, counted from 0 over all that are executed.
-        act: what is called.
+        bytecode: its number, from 0, among all that are executed.
+        act: the function called.
         files: ends of the names of the source files whose bytecodes count.
 
     Returns:
-        The interrupt, with the frames that it left; None where ``act`` ended before that bytecode.
+        The interrupt, with the frames that it left; None if ``act`` ended before that bytecode.
     """
     executed = -1
 
@@ -34,9 +34,9 @@ def interrupted_before(bytecode: int, act: Callable[[], Any], *files: str) -> Ke
         return trace
 
     before = sys.gettrace()
-    # Python 3.12 gives opcodes only to a tracer that is set after some frame of the process asked for them: this one.
+    # Python 3.12 traces opcodes only after some frame of the process has requested them: this one.
     sys._getframe().f_trace_opcodes = True
-    # The collector would close generators that earlier interrupts left, here: an interrupt there is lost.
+    # The collector would close here generators left by earlier interrupts, and an interrupt there is lost.
     collects = gc.isenabled()
     gc.disable()
     sys.settrace(trace)
@@ -52,9 +52,9 @@ def interrupted_before(bytecode: int, act: Callable[[], Any], *files: str) -> Ke
 
 
 def interrupts(act: Callable[[], Any], *files: str) -> Iterator[KeyboardInterrupt]:
-    """Yield an interrupt of ``act`` before its first bytecode, then one of another call before its second, to its end.
+    """Yield an interrupt of ``act`` before its first bytecode, then one of another call before its second, and so on.
 
-    The frames that an interrupt left stay alive until the next, as in a notebook, which keeps the last traceback.
+    The frames of an interrupt stay alive until the next, as in a notebook, which keeps the last traceback.
     """
     bytecode = 0
     while (interrupt := interrupted_before(bytecode, act, *files)) is not None:

@@ -1,4 +1,4 @@
-"""Release of a class: the sampler exactly and at a stated power, the log, and what is refused."""
+"""Releases of a class: the sampler, exactly and at a stated power, the log, and refusals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SOLUTION = solve_table(PROBLEM, "dirichlet(1)")
 
 
 class Fixed(RandomSource):
-    """The number that was chosen beforehand."""
+    """A source of a given number."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -50,11 +50,13 @@ class Fixed(RandomSource):
 
 
 @pytest.mark.parametrize("abstention", [False, True])
-def test_every_number_is_tried_so_probabilities_are_known_exactly(abstention: bool) -> None:
+def test_over_all_numbers_the_probabilities_are_exact(abstention: bool) -> None:
     rng = np.random.default_rng(5)
     problem = Problem(3, NOT_PRIVATE, Privacy(20.0, 0.9), 1, classes=3, abstention=abstention)
     cells = partition_cells(problem)
-    values = np.floor(rng.uniform(0.05, 0.25, cells.values.size) * 64) / 64  # multiples of 1/64: few numbers to try
+    values = (
+        np.floor(rng.uniform(0.05, 0.25, cells.values.size) * 64) / 64
+    )  # multiples of 1/64, so there are few numbers
     mechanism = TableMechanism(problem, Table(partition_cells(problem), values))
     for counts in [(3, 0, 0), (0, 2, 1), (1, 1, 1), (1, 0, 2)]:
         many = mechanism.table.denominator
@@ -64,7 +66,7 @@ def test_every_number_is_tried_so_probabilities_are_known_exactly(abstention: bo
         assert Fraction(seen[ABSTENTION], many) == (expected[3] if abstention else 0)
 
 
-def test_one_number_is_drawn_whatever_the_votes() -> None:
+def test_one_number_is_drawn_for_any_votes() -> None:
     mechanism = TableMechanism(PROBLEM, SOLUTION.table)
     asked = set()
     for counts in [(7, 0, 0), (3, 2, 2), (0, 3, 4)]:
@@ -74,7 +76,7 @@ def test_one_number_is_drawn_whatever_the_votes() -> None:
     assert asked == {(mechanism.table.denominator,)}
 
 
-def test_a_check_that_fails_releases_nothing() -> None:
+def test_a_failed_check_releases_no_class() -> None:
     votes = [[0, 0, 0, 0, 0, 0, 0]]
     never = NoisyMaximum(7, 3, 1.0, threshold=1000.0, check_sigma=1.0)
     always = NoisyMaximum(7, 3, 1.0, threshold=-1000.0, check_sigma=1.0)
@@ -87,18 +89,18 @@ def test_a_check_that_fails_releases_nothing() -> None:
 
 
 @pytest.mark.slow
-def test_noise_for_a_total_is_within_it_and_not_far_below() -> None:
+def test_calibrated_noise_uses_almost_the_whole_total() -> None:
     total = Privacy(2.0, 1e-5)
     found = NoisyMaximum.calibrated(50, 10, total, 40)
     assert found.epsilon(40, 1e-5) <= 2.0
     assert NoisyMaximum(50, 10, found.sigma / 1.0002).epsilon(40, 1e-5) > 2.0
     most = found.most_releases(total)
     assert 0.98 * 40 - 1 <= most.queries <= 41
-    assert most.account in {"gaussian", "renyi"}  # a thousandth apart here
+    assert most.account in {"gaussian", "renyi"}  # to one part in a thousand here
 
 
 @for_each("total", [Privacy(8.0, 1e-3), Privacy(2.0, 1e-5), Privacy(3.0, 7e-8), Privacy(1.0)])
-def test_a_problem_keeps_the_target_of_many_releases(total: Privacy) -> None:
+def test_a_problem_for_many_releases_keeps_its_target(total: Privacy) -> None:
     assert release_target(total, 1) == total
     for queries in (2, 3, 7, 12, 50):
         each = Problem(15, Privacy(0.8), release_target(total, queries)).target
@@ -107,7 +109,7 @@ def test_a_problem_keeps_the_target_of_many_releases(total: Privacy) -> None:
         assert not PrivacyBudget(total).fits(Privacy(each.epsilon * 1.01, each.delta), queries)
 
 
-def test_a_log_counts_what_a_total_allows(tmp_path: Path) -> None:
+def test_a_log_allows_the_releases_within_a_total(tmp_path: Path) -> None:
     total = Privacy(4.0, 0.02)
     log = ReleaseLog.create(tmp_path / "log", TableMechanism(PROBLEM, SOLUTION.table), budget=total)
     assert log.limit >= PrivacyBudget(total).affordable(PROBLEM.target) >= 4
@@ -125,7 +127,7 @@ def test_a_log_counts_what_a_total_allows(tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------------- a cap on labels
 
 CAPPED = NoisyMaximum(7, 3, 4.0, threshold=5.0, check_sigma=4.0, cap=3)
-"""About half of the checks of a unanimous vote pass."""
+"""Checks of a unanimous vote pass about half of the time."""
 
 
 def test_a_cap_holds_over_releases_and_restarts(tmp_path: Path) -> None:
@@ -133,16 +135,16 @@ def test_a_cap_holds_over_releases_and_restarts(tmp_path: Path) -> None:
     ReleaseLog.create(tmp_path / "log", always, queries=8)
     votes = [[1] * 7] * 2
     answers = []
-    for _ in range(4):  # each time as another process would: from the file alone
+    for _ in range(4):  # reopened each time, as by another process
         log = ReleaseLog(tmp_path / "log")
         answers += PrivateVote(log.mechanism, log).release_many(votes).tolist()
     assert [each != ABSTENTION for each in answers] == [True] * 3 + [False] * 5
-    assert (log.labels, log.spent, log.left) == (3, 8, 0)  # every query is charged, answered or not
+    assert (log.labels, log.spent, log.left) == (3, 8, 0)  # every query is charged, also without a label
     with pytest.raises(BudgetSpent):
         PrivateVote(log.mechanism, log).release(votes[0])
 
 
-def test_after_the_cap_nothing_depends_on_the_votes(tmp_path: Path) -> None:
+def test_after_the_cap_answers_do_not_depend_on_the_votes(tmp_path: Path) -> None:
     class Counting(SeededRandomnessForTestsOnly):
         drawn = 0
 
@@ -158,7 +160,9 @@ def test_after_the_cap_nothing_depends_on_the_votes(tmp_path: Path) -> None:
     before = source.drawn
     assert release.release_many([[0] * 7] * 50).tolist() == [ABSTENTION] * 50
     assert source.drawn == before  # no check is made, no noise is drawn
-    assert release.release_many([[2] * 7] * 100, "a").tolist() == first.tolist()  # asked again: free, and as it was
+    assert (
+        release.release_many([[2] * 7] * 100, "a").tolist() == first.tolist()
+    )  # again: the same answer, without a charge
     assert (log.labels, log.spent) == (3, 150)
 
 
@@ -177,7 +181,7 @@ def test_a_cap_is_charged_as_designed(tmp_path: Path) -> None:
     assert (log.limit, log.mechanism) == (fitting, capped)
 
 
-def test_caps_that_are_refused(tmp_path: Path) -> None:
+def test_invalid_caps_are_refused(tmp_path: Path) -> None:
     for cap in (0, -1, 2.5, True):
         with refused("cap"):
             NoisyMaximum(7, 3, 4.0, threshold=5.0, check_sigma=4.0, cap=cap)  # type: ignore[arg-type]
@@ -197,7 +201,7 @@ def test_caps_that_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("labels", [None, 2, -1, 1.0, True, "1"])
-def test_a_line_that_does_not_count_its_labels_is_damage(tmp_path: Path, labels: object) -> None:
+def test_a_line_with_a_wrong_number_of_labels_is_damage(tmp_path: Path, labels: object) -> None:
     from darrm_opt.release.journal import Journal
 
     ReleaseLog.create(tmp_path / "log", CAPPED, queries=5)
@@ -207,7 +211,7 @@ def test_a_line_that_does_not_count_its_labels_is_damage(tmp_path: Path, labels:
         ReleaseLog(tmp_path / "log")
 
 
-def test_a_record_of_a_table_is_proved_like_any_other() -> None:
+def test_a_record_of_a_table_is_verified() -> None:
     values = np.zeros(SOLUTION.table.values.size)
     values[partition_cells(PROBLEM).starts[partition_cells(PROBLEM).strict]] = 1.0
     record = {**TableMechanism(PROBLEM, SOLUTION.table).record(), "values": values.tolist()}
@@ -258,13 +262,13 @@ def test_invalid_noise_is_refused() -> None:
         NoisyMaximum(7, 3, 5.0, threshold=5.0)
 
 
-def test_labels_of_a_vocabulary(tmp_path: Path) -> None:
+def test_labels_of_a_vocabulary_are_released(tmp_path: Path) -> None:
     vocabulary = 50_257
     mechanism = NoisyMaximum(11, vocabulary, 0.5)
     log = ReleaseLog.create(tmp_path / "log", mechanism, queries=300)
     wanted = np.array([0, 32_767, 32_768, 40_000, vocabulary - 1] * 50)
     votes = np.repeat(wanted[:, None], 11, axis=1)
-    labels = PrivateVote(mechanism, log).release_many(votes, "texts")  # in blocks: 12.6 million counts
+    labels = PrivateVote(mechanism, log).release_many(votes, "texts")  # 12.6 million counts, in blocks
     assert labels.dtype == np.int32
     assert labels.tolist() == wanted.tolist()  # all 11 voters agree: 22 standard deviations of noise
     stored = ReleaseLog(tmp_path / "log").stored("texts")
@@ -287,7 +291,7 @@ def test_the_account_of_any_votes_does_not_depend_on_the_number_of_classes(name:
     few, many, most = (
         mechanism_class(name).of_information(11, classes, 0.1).epsilon(20, 1e-5) for classes in (3, 1000, 2**20)
     )
-    assert 0 < few <= many == most  # the votes among few classes are listed
+    assert 0 < few <= many == most  # for few classes the votes are listed
 
 
 def test_many_releases_are_calibrated_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:

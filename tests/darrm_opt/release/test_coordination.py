@@ -1,4 +1,4 @@
-"""Coordinated votes: each vote against a race in sixty digits, its law, and how often voters agree."""
+"""Coordinated votes: against a race in sixty digits, their law, and the probability that voters agree."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEED = b"sixteen bytes or more"
 
 
 def raced(table: NDArray[np.float64], source: RandomSource, bits: int) -> list[int]:
-    """Return the same votes from many bits at once, in decimals."""
+    """Return the same votes from all bits at once, in decimals."""
     words = [source.words(table.shape[1], bits) for _ in range(1 + 192 // bits)]
     with localcontext() as context:
         context.prec = 120
@@ -40,18 +40,18 @@ def raced(table: NDArray[np.float64], source: RandomSource, bits: int) -> list[i
 
 
 @pytest.mark.parametrize("bits", [1, 2, 5, 64])
-def test_every_vote_is_the_winner_of_the_race_however_few_bits_a_word_has(bits: int) -> None:
+def test_every_vote_is_the_winner_of_the_race_for_any_width_of_words(bits: int) -> None:
     rng = np.random.default_rng(bits)
     for seed in range(60):
         table = rng.dirichlet(np.full(6, 0.5), size=4)
         table[rng.random(table.shape) < 0.2] = 0.0
-        table[:, 0] += 1e-12  # every row has some weight
+        table[:, 0] += 1e-12  # every row has a positive weight
         table[1] *= 5e-324 / table[1].min(where=table[1] > 0, initial=1.0)  # down to the smallest double
         ours = _race(table, SeededRandomnessForTestsOnly(seed), bits)
         assert ours.tolist() == raced(table, SeededRandomnessForTestsOnly(seed), bits)
 
 
-def test_a_voter_that_draws_by_itself_votes_as_it_does_among_others() -> None:
+def test_a_voter_votes_the_same_alone_and_among_others() -> None:
     table = np.random.default_rng(3).dirichlet(np.ones(5), size=8)
     for bits in (1, 64):
         for seed in range(20):
@@ -60,7 +60,7 @@ def test_a_voter_that_draws_by_itself_votes_as_it_does_among_others() -> None:
             assert together.tolist() == alone
 
 
-def test_each_vote_has_the_law_of_its_voter_and_two_agree_as_often_as_stated() -> None:
+def test_votes_have_the_law_of_their_voters_and_agree_with_the_stated_probability() -> None:
     p, q = np.array([0.5, 0.3, 0.2, 0.0]), np.array([0.1, 0.3, 0.5, 0.1])
     draws = 8_000
     source = SeededRandomnessForTestsOnly(7)
@@ -74,7 +74,7 @@ def test_each_vote_has_the_law_of_its_voter_and_two_agree_as_often_as_stated() -
     assert abs((votes[:, 0] == votes[:, 1]).mean() - agree) <= 4.5 * math.sqrt(agree * (1 - agree) / draws)
 
 
-def test_voters_that_share_chance_release_a_plausible_word_where_others_release_noise() -> None:
+def test_coordinated_voters_release_a_plausible_word_where_independent_ones_release_noise() -> None:
     K, words, plausible = 100, 300, 20
     laws = np.zeros((K, words))
     laws[:, :plausible] = np.random.default_rng(5).dirichlet(np.full(plausible, 50.0), size=K)
@@ -112,7 +112,7 @@ def test_invalid_laws_are_refused(wrong: Any) -> None:
     assert "nan" not in str(error.value)
 
 
-def test_a_source_that_repeats_and_a_short_seed_are_refused() -> None:
+def test_a_repeating_source_and_a_short_seed_are_refused() -> None:
     with refused("source"):
         coordinated_votes([[0.5, 0.5]], Constant())
     for seed in (b"short", "text of sixteen or more", 7):

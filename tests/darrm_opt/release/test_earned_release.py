@@ -1,4 +1,4 @@
-"""A batch of votes that must earn its total: one test, one charge, all labels or none, whatever kills the process."""
+"""Propose-test-release of a batch: one test, one charge, all labels or none, also if the process is killed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def proposal_of_batch() -> Proposal:
 
 
 def votes(agreeing: int) -> np.ndarray:
-    """Votes of 60 voters in 30 queries, of whom so many agree."""
+    """Return votes of 60 voters in 30 queries, of whom this many agree."""
     leaders = np.arange(30)[:, np.newaxis] % 3
     return np.where(np.arange(60) < agreeing, leaders, (leaders + 1) % 3)
 
@@ -42,7 +42,7 @@ def log_of(folder: Path) -> ReleaseLog:
     return ReleaseLog.open_or_create(folder / "log", MECHANISM, proposal=proposal_of_batch())
 
 
-def test_all_labels_leave_in_one_line_if_the_test_passes(tmp_path: Path) -> None:
+def test_if_the_test_passes_all_labels_are_released_in_one_line(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     assert (log.budget, log.limit, log.spent, log.passed, log.proposal) == (TOTAL, 30, 0, None, proposal_of_batch())
     assert log.cost(0, 1e-4).epsilon == 0
@@ -50,7 +50,7 @@ def test_all_labels_leave_in_one_line_if_the_test_passes(tmp_path: Path) -> None
     assert (labels == np.arange(30) % 3).mean() > 0.9
     assert (log.left, log.passed, log.labels) == (0, True, 30)
     assert len((tmp_path / "log").read_text().splitlines()) == 2
-    again = log_of(tmp_path)  # of another process, which has other votes by now
+    again = log_of(tmp_path)  # another process, with other votes
     assert PrivateVote(MECHANISM, again).release_many(FAIL, "batch").tolist() == labels.tolist()
     assert (again.cost(30, 1e-4).epsilon, again.cost(30, 1e-5).epsilon) == (4.5, float("inf"))
     with pytest.raises(BudgetSpent):
@@ -72,15 +72,15 @@ def test_a_batch_that_does_not_pass_is_charged_and_never_tested_again(tmp_path: 
 
 
 class Killed(BaseException):
-    """The process ends here."""
+    """The process is killed here."""
 
 
 @pytest.mark.parametrize("batch", [EARN, FAIL], ids=["earns", "fails"])
 @pytest.mark.parametrize("moment", ["before the test", "while it draws", "before the line", "after the line"])
-def test_a_kill_at_any_moment_leaves_one_outcome(
+def test_a_kill_at_any_time_leaves_one_outcome(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: np.ndarray, moment: str
 ) -> None:
-    """What is on disk when the process dies decides what the next one answers: nothing, or all of it."""
+    """The file at that time determines the answer of the next process: nothing, or everything."""
 
     def kill(*_: object) -> None:
         raise Killed
@@ -115,7 +115,7 @@ def test_a_kill_at_any_moment_leaves_one_outcome(
     assert (log.spent, len((tmp_path / "log").read_text().splitlines())) == (30, 2)
 
 
-def test_processes_at_once_draw_one_test(tmp_path: Path) -> None:
+def test_concurrent_processes_draw_one_test(tmp_path: Path) -> None:
     log_of(tmp_path)
     children = []
     for _ in range(4):
@@ -150,8 +150,8 @@ def test_a_counter_releases_a_batch_once() -> None:
 
 
 @pytest.mark.slow
-def test_labels_leave_as_often_as_the_test_passes() -> None:
-    """By the same distance: the share that leaves is the chance that is stated, at 5 standard deviations."""
+def test_labels_are_released_as_often_as_the_test_passes() -> None:
+    """At one distance: the share released is the stated probability, within 5 standard deviations."""
     batch = votes(45)
     counts = np.stack([(batch == label).sum(axis=1) for label in range(3)], axis=1)
     chance = proposal_of_batch().pass_chance(proposal_of_batch().unpublished_distance(counts))
@@ -167,7 +167,7 @@ def test_labels_leave_as_often_as_the_test_passes() -> None:
     assert abs(left - 300 * chance) <= 5 * (300 * chance * (1 - chance)) ** 0.5
 
 
-def test_batches_and_proposals_of_another_log_are_rejected(tmp_path: Path) -> None:
+def test_batches_and_proposals_of_another_log_are_refused(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     vote = PrivateVote(MECHANISM, log)
     with refused("votes"):
@@ -196,7 +196,7 @@ def test_batches_and_proposals_of_another_log_are_rejected(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("name", "value"), [("test_threshold", 1), ("target", 9.0), ("test_sigma", 50.0), ("order", None)]
 )
-def test_a_log_whose_test_is_not_private_is_not_opened(tmp_path: Path, name: str, value: object) -> None:
+def test_a_log_with_a_test_that_is_not_private_is_refused(tmp_path: Path, name: str, value: object) -> None:
     from darrm_opt.release.journal import create
 
     log_of(tmp_path)

@@ -1,4 +1,4 @@
-"""The strategy for Flower: by Flower's own records where it is installed, and without it what it says."""
+"""The strategy for Flower: with the records of Flower if installed, and its error otherwise."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ HAS_FLOWER = importlib.util.find_spec("flwr") is not None
 needs_flower = pytest.mark.skipif(not HAS_FLOWER, reason="Flower (flwr) is not installed")
 
 CERTAIN = {K: solve(Problem(K, Privacy(0.5), Privacy(3.0))) for K in (2, 3)}
-"""The plain majority: γ = 1 is private for so large a target."""
+"""The plain majority: γ = 1 is private for this large target."""
 
 ANSWERS = [([[1, -1], [1, 1]], [-1]), ([[1, 1], [-1, -1]], [-1]), ([[-1, -1], [1, -1]], [1])]
 MOVED = [[[0.5, -0.5], [0.5, -0.5]], [-0.5]]
 
 
-def test_without_flower_it_says_what_to_install() -> None:
+def test_without_flower_the_error_names_the_extra() -> None:
     with refused("step"):
         private_signs(PrivateVote(CERTAIN[3]), step=0.0)
     with refused("votes"):
@@ -36,7 +36,7 @@ def test_without_flower_it_says_what_to_install() -> None:
 
 
 class Reply:
-    """A message of Flower, which can make none without a run."""
+    """A message of Flower, which cannot be created without a run."""
 
     def __init__(self, content: Any) -> None:
         self.content = content
@@ -46,7 +46,7 @@ class Reply:
 
 
 def replies(answers: Sequence[Any]) -> list[Any]:
-    """What clients send, with metrics that are not private."""
+    """Return the messages of clients, with metrics that are not private."""
     app = pytest.importorskip("flwr.app")
     sent = []
     for answer in answers:
@@ -59,7 +59,7 @@ def replies(answers: Sequence[Any]) -> list[Any]:
 
 
 @needs_flower
-def test_every_weight_moves_with_its_majority() -> None:
+def test_every_weight_moves_by_the_sign_of_its_majority() -> None:
     app = pytest.importorskip("flwr.app")
     budget = PrivacyBudget(Privacy(60.0))
     votes = {K: PrivateVote(solution, budget, fresh=True) for K, solution in CERTAIN.items()}
@@ -70,7 +70,7 @@ def test_every_weight_moves_with_its_majority() -> None:
     assert dict(told) == {"released": 5}
     assert [array.numpy().tolist() for array in moved.values()] == MOVED
     assert [array.numpy().dtype for array in moved.values()] == [np.float64, np.float32]
-    assert strategy.aggregate_train(1, replies(ANSWERS[:2]))[1]["released"] == 5  # by the γ of two
+    assert strategy.aggregate_train(1, replies(ANSWERS[:2]))[1]["released"] == 5  # by γ for two voters
     spent = budget.spent.epsilon
     for wrong in (ANSWERS[:1], [*ANSWERS[:2], ([[1, 1], [1, 0]], [1])], [*ANSWERS[:2], ([[1, 1]], [1])]):
         kept, told = strategy.aggregate_train(1, replies(wrong))

@@ -26,10 +26,10 @@ from darrm_opt.release import ReleaseLog, ReleaseLogDamaged
 from darrm_opt.release.journal import create
 
 SOURCES = tuple(f"darrm_opt/{name}.py" for name in ("release/journal", "release/log", "durable_file", "process"))
-"""Files whose bytecodes are interrupted, with what they call of the standard library."""
+"""Files whose bytecodes are interrupted, including the standard library."""
 SOURCES += ("_weakrefset.py", "contextlib.py", "json/__init__.py", "json/encoder.py", "json/decoder.py")
 
-pytestmark = pytest.mark.filterwarnings(  # of a file that was open, but not yet locked, when the interrupt came
+pytestmark = pytest.mark.filterwarnings(  # of a file that was open, but not yet locked, at the interrupt
     "ignore:unclosed file:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
 
@@ -49,7 +49,7 @@ def bits(_: int = 0) -> NDArray[np.int16]:
 
 
 def is_free(path: Path) -> bool:
-    """Return whether nobody holds the lock of a log."""
+    """Return whether the lock of a log is free."""
     with path.open("rb") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -64,7 +64,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
-    """Let fsync note the size of a file instead of waiting for the disk: "flushed" is what a loss of power leaves."""
+    """Make fsync record the size of a file: "flushed" is the length that survives a power failure."""
     noted = {"flushed": 0}
 
     def note(descriptor: int) -> None:
@@ -79,8 +79,8 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 # ------------------------------------------------------------------------------------------ interrupts
 
 
-def check_both_go_on(log: ReleaseLog, disk: dict[str, int]) -> bool:
-    """Return True, having checked that nobody holds a log, and that it and a fresh reader agree, on what is durable."""
+def check_consistent(log: ReleaseLog, disk: dict[str, int]) -> bool:
+    """Check that the lock is free and that the log and a new reader agree on durable data; return True."""
     assert is_free(log.path)
     spent, ids = log.spent, log.ids
     assert disk["flushed"] == log.path.stat().st_size
@@ -114,7 +114,7 @@ def test_no_interrupt_is_lost_in_a_generator_that_the_collector_closes() -> None
     assert asked > 100
 
 
-FEW = 25  # releases until another log is begun: one that grew would be read whole again and again
+FEW = 25  # releases until another log is created, since a long one is read again each time
 
 
 def test_append_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, int]) -> None:
@@ -126,9 +126,9 @@ def test_append_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, 
         released += 1
 
     for asked, _ in enumerate(interrupts(release, *SOURCES), 1):
-        check_both_go_on(log, disk)
+        check_consistent(log, disk)
         assert released == 0
-        release()  # under the same name: charged once, whether the line came to be or not
+        release()  # with the same id: charged once, whether or not the line was written
         number, released = number + 1, 0
         assert log.spent == 3 * number
         if number == FEW:
@@ -138,7 +138,7 @@ def test_append_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, 
 
 
 def test_take_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, int]) -> None:
-    # What another process added is read: a line, and one that it had not finished when it died.
+    # Another process added a line, and a second one that it had not finished when it died.
     def add() -> None:
         other.charge_and_release(3, bits, f"release {number}")
         with log.path.open("ab") as file:
@@ -152,7 +152,7 @@ def test_take_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, in
     other = ReleaseLog(log.path)
     add()
     for asked, _ in enumerate(interrupts(read, *SOURCES), 1):
-        check_both_go_on(log, disk)
+        check_consistent(log, disk)
         number += 1
         assert log.spent == 3 * number
         if number == FEW:
@@ -166,7 +166,7 @@ def test_lock_and_unlock_interrupted_before_any_bytecode(tmp_path: Path, disk: d
     log = begun(tmp_path / "log")
     log.charge_and_release(3, bits, "monday")
     disk["flushed"] = log.path.stat().st_size
-    assert sum(1 for _ in interrupts(lambda: log.stored("monday"), *SOURCES) if check_both_go_on(log, disk)) > 100
+    assert sum(1 for _ in interrupts(lambda: log.stored("monday"), *SOURCES) if check_consistent(log, disk)) > 100
 
 
 def test_create_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, int]) -> None:
@@ -177,7 +177,7 @@ def test_create_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, 
 
     path().parent.mkdir()
     for number, _ in enumerate(interrupts(lambda: begun(path()), *SOURCES), 1):
-        # The path is that of the next number by now.
+        # The path is now that of the next number.
         before = tmp_path / str(number - 1)
         if (before / "log").exists():
             assert is_free(before / "log")
@@ -185,7 +185,7 @@ def test_create_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, 
         else:
             log = begun(before / "log")
         assert log.charge_and_release(3, bits, "monday").tolist() == [1, 0, 1]
-        check_both_go_on(log, disk)
+        check_consistent(log, disk)
         assert names(before) == ["log"]
         path().parent.mkdir()
     assert number > 300
@@ -195,7 +195,7 @@ def test_create_interrupted_before_any_bytecode(tmp_path: Path, disk: dict[str, 
 
 
 def held(log: ReleaseLog) -> tuple[threading.Thread, threading.Event]:
-    """Return a thread that holds a log, in the middle of a release, until the event is set."""
+    """Return a thread that holds a log, in a release, until the event is set."""
     holding, finish = threading.Event(), threading.Event()
 
     def draw(_: int) -> NDArray[np.int16]:
@@ -209,7 +209,7 @@ def held(log: ReleaseLog) -> tuple[threading.Thread, threading.Event]:
     return thread, finish
 
 
-def test_a_child_that_lives_on_does_not_keep_the_lock_that_a_thread_held(tmp_path: Path) -> None:
+def test_a_surviving_child_does_not_keep_the_lock_of_a_parent_thread(tmp_path: Path) -> None:
     log = begun(tmp_path / "log")
     thread, finish = held(log)
     with living_child():
@@ -218,7 +218,7 @@ def test_a_child_that_lives_on_does_not_keep_the_lock_that_a_thread_held(tmp_pat
         assert is_free(log.path)
 
 
-def test_a_child_that_outlives_a_parent_killed_in_a_release_does_not_keep_the_lock(tmp_path: Path) -> None:
+def test_a_child_of_a_parent_killed_in_a_release_does_not_keep_the_lock(tmp_path: Path) -> None:
     log = begun(tmp_path / "log")
     reader, writer = os.pipe()
     ready, begun_to_live = os.pipe()
@@ -240,13 +240,13 @@ def test_a_child_that_outlives_a_parent_killed_in_a_release_does_not_keep_the_lo
             os.close(descriptor)
 
 
-def test_a_child_can_use_a_log_that_a_thread_of_its_parent_held(tmp_path: Path) -> None:
+def test_a_child_can_use_a_log_locked_by_a_parent_thread(tmp_path: Path) -> None:
     log = begun(tmp_path / "log")
     thread, finish = held(log)
 
     def child() -> str:
-        signal.alarm(60)  # a child that hangs dies, and says nothing
-        finish.set()  # a copy: the parent's thread goes on holding the log
+        signal.alarm(60)  # a child that hangs is killed without output
+        finish.set()  # a copy: the thread of the parent still holds the log
         log.charge_and_release(3, bits, "child")
         return " ".join(sorted(log.ids))
 
@@ -256,7 +256,7 @@ def test_a_child_can_use_a_log_that_a_thread_of_its_parent_held(tmp_path: Path) 
     assert (log.ids, log.spent) == (frozenset({"child", "thread"}), 6)
 
 
-def test_of_a_fork_inside_a_draw_only_the_process_that_began_gets_answers(tmp_path: Path) -> None:
+def test_after_a_fork_inside_a_draw_only_the_parent_gets_answers(tmp_path: Path) -> None:
     log = begun(tmp_path / "log")
     reader, writer = os.pipe()
     child = -1
@@ -289,7 +289,7 @@ def test_of_a_fork_inside_a_draw_only_the_process_that_began_gets_answers(tmp_pa
 
 
 def killed_at(monkeypatch: pytest.MonkeyPatch, function: str, path: Path, *, after: bool) -> None:
-    """Create a journal in a child that is killed when it calls a function of `os`, before or after that has acted."""
+    """Create a journal in a child that is killed when it calls a function of `os`, before or after its effect."""
     act = getattr(os, function)
 
     def die(*arguments: Any, **options: Any) -> None:
@@ -306,7 +306,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, function: str, path: Path, *, aft
 
 
 @pytest.mark.parametrize(("function", "after"), [("fsync", False), ("fsync", True), ("link", False)])
-def test_a_draft_of_a_creator_that_was_killed_is_used_by_the_next(
+def test_the_draft_of_a_killed_creator_is_reused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str, after: bool
 ) -> None:
     path = tmp_path / "log"
@@ -317,7 +317,7 @@ def test_a_draft_of_a_creator_that_was_killed_is_used_by_the_next(
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_creator_that_was_killed_after_the_log_was_there_has_its_draft_removed(
+def test_the_draft_of_a_creator_killed_after_creation_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "log"
@@ -329,15 +329,15 @@ def test_a_creator_that_was_killed_after_the_log_was_there_has_its_draft_removed
     assert (names(tmp_path), path.read_bytes()) == (["log"], content)
 
 
-def test_whoever_opens_a_log_removes_the_draft_that_a_creator_left(tmp_path: Path) -> None:
+def test_opening_a_log_removes_a_leftover_draft(tmp_path: Path) -> None:
     log = begun(tmp_path / "log")
-    os.link(log.path, tmp_path / ".log.draft")  # as if it had been killed before it removed the draft
+    os.link(log.path, tmp_path / ".log.draft")  # as if the creator had been killed before removing it
     os.link(log.path, tmp_path / "backup")
     assert log.spent == 0
     assert names(tmp_path) == ["backup", "log"]
 
 
-def test_a_link_in_the_place_of_the_draft_is_removed_and_not_followed(tmp_path: Path) -> None:
+def test_a_link_in_place_of_the_draft_is_removed_and_not_followed(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("votes")
     (tmp_path / ".log.draft").symlink_to("precious")
     begun(tmp_path / "log")
@@ -345,7 +345,7 @@ def test_a_link_in_the_place_of_the_draft_is_removed_and_not_followed(tmp_path: 
     assert (tmp_path / "precious").read_text() == "votes"
 
 
-def test_of_several_creators_at_once_one_succeeds(tmp_path: Path) -> None:
+def test_one_of_several_concurrent_creators_succeeds(tmp_path: Path) -> None:
     outcomes: list[str] = []
 
     def work(number: int, path: Path, start: threading.Barrier) -> None:
@@ -381,7 +381,7 @@ def test_an_invalid_log_is_refused_and_left_unchanged(tmp_path: Path, content: b
     assert path.read_bytes() == content
 
 
-def test_the_error_of_a_damaged_log_says_what_to_do_if_the_original_is_lost(tmp_path: Path) -> None:
+def test_the_error_of_a_damaged_log_has_advice_if_the_original_is_lost(tmp_path: Path) -> None:
     path = begun(tmp_path / "log").path
     path.write_bytes(b"x" + path.read_bytes()[1:])
     with pytest.raises(ReleaseLogDamaged) as damage:

@@ -1,6 +1,6 @@
-"""The mechanism as a whole: its frequencies, what it costs, what it refuses, and an audit from outside.
+"""The mechanism as a whole: frequencies, charges, refusals, and an independent audit.
 
-Tests of frequencies state their power: each asserts that a γ that is off by 1 % would fail.
+Tests of frequencies assert their power: a γ off by 1 % would fail.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def seeded(problem: Problem, seed: int = 0) -> PrivateVote:
 
 
 def with_ones(l: int, K: int, rows: int) -> NDArray[np.uint8]:
-    """Return rows of votes with l ones, without the memory."""
+    """Return rows of votes with l ones, as a view of one row."""
     return np.broadcast_to((np.arange(K) < l).astype(np.uint8), (rows, K))
 
 
@@ -62,7 +62,7 @@ def critical(n: int, p: float) -> tuple[int, int]:
 
 
 def draws(p: float, g: float) -> int:
-    """Return draws enough to tell (1 + 0.99·g)/2 from p = (1 + g)/2, (9 standard deviations / shift)²; at most 4 million."""
+    """Return enough draws to distinguish (1 + 0.99·g)/2 from p = (1 + g)/2: (9 σ / shift)², at most 4 million."""
     return 1000 if g == 0 else min(4_000_000, int(81 * max(p * (1 - p), 0.01) / (0.005 * g) ** 2))
 
 
@@ -90,7 +90,7 @@ def test_frequencies_are_those_of_gamma_at_every_number_of_ones(problem: Problem
 
 @pytest.mark.parametrize("l", [0, 4, 11])
 def test_a_gamma_that_is_off_by_one_percent_fails(l: int) -> None:
-    # The same test, held against a sampler that is wrong on purpose.
+    # The same test against a wrong sampler.
     noise = solved(PAPER).noise
     p, g = chance_of_one(noise, l), float(noise.signed[l])
     n = draws(p, g)
@@ -100,8 +100,8 @@ def test_a_gamma_that_is_off_by_one_percent_fails(l: int) -> None:
     assert not low <= ones <= high
 
 
-def test_a_tie_is_a_fair_coin_whatever_gamma_says_there() -> None:
-    # γ(K/2) has no effect on what is proved, as g(K/2) = 0, so it must have none on what is released.
+def test_a_tie_is_a_fair_coin_for_any_gamma_at_the_tie() -> None:
+    # γ(K/2) does not affect the proof, as g(K/2) = 0, so it must not affect the release.
     gamma = solved(EVEN).noise.values.copy()
     gamma[3] = 1.0
     release, n = PrivateVote((gamma, EVEN), source=SeededRandomnessForTestsOnly(4)), 200_000
@@ -111,7 +111,7 @@ def test_a_tie_is_a_fair_coin_whatever_gamma_says_there() -> None:
 
 
 def test_the_bits_are_algorithm_1_for_every_row() -> None:
-    # The same chance, through a plain reading of the paper's algorithm, across block borders.
+    # With the same randomness, by the algorithm of the paper, across block borders.
     votes = np.random.default_rng(6).integers(0, 2, (2 * BLOCK + 17, 6), dtype=np.uint8)
     bits = seeded(EVEN, 9).release_many(votes)
     source = SeededRandomnessForTestsOnly(9)
@@ -128,7 +128,7 @@ def test_the_bits_are_algorithm_1_for_every_row() -> None:
 
 
 def corners(problem: Problem) -> dict[str, tuple[float, float]]:
-    """Return the corners (p, p′) where one voter may be, by name; of those with Δ > 0 the ones that can be worst."""
+    """Return the possible corners (p, p′) of a voter by name; with Δ > 0 those that can be the worst."""
     e, D = problem.voter.epsilon, problem.voter.delta
     x, y = (1.0, 0.0) if e == math.inf else ((math.exp(e) + D) / (math.exp(e) + 1), (1 - D) / (math.exp(e) + 1))
     found = {"zero": (0.0, 0.0), "one": (1.0, 1.0), "xy": (x, y)}
@@ -136,7 +136,7 @@ def corners(problem: Problem) -> dict[str, tuple[float, float]]:
 
 
 def chance(problem: Problem, voters: list[float]) -> float:
-    """Return Pr[release = 1] with voters that say 1 with these probabilities."""
+    """Return Pr[release = 1] for voters that vote 1 with these probabilities."""
     masses = np.array([1.0])
     for p in voters:
         masses = np.convolve(masses, [1 - p, p])
@@ -144,7 +144,7 @@ def chance(problem: Problem, voters: list[float]) -> float:
 
 
 def worst_for(problem: Problem, epsilon: float) -> list[tuple[float, float]]:
-    """Return the voters' (p, p′) at which p − e^ε·p′ of the release is largest, among all multisets of `corners`."""
+    """Return (p, p′) of the voters with the largest p − e^ε·p′ of the release, among all multisets of `corners`."""
     points = corners(problem)
     best: tuple[float, list[tuple[float, float]]] = (-math.inf, [])
     for names in combinations_with_replacement(points, problem.K):
@@ -156,7 +156,7 @@ def worst_for(problem: Problem, epsilon: float) -> list[tuple[float, float]]:
 
 
 def audited(problem: Problem, voters: list[tuple[float, float]], claim: Privacy, *, rounds: int = 1) -> Audit:
-    """Return the audit of a claim about ``rounds`` releases together, of voters (p, p′) on two neighbouring datasets."""
+    """Return the audit of a claim about ``rounds`` releases, of voters (p, p′) on two neighbouring datasets."""
     release, rng = seeded(problem, 12), np.random.default_rng(11)
 
     def draws(sides: Sequence[int], count: int) -> list[list[int]]:
@@ -169,15 +169,15 @@ def audited(problem: Problem, voters: list[tuple[float, float]], claim: Privacy,
 
 
 @pytest.mark.parametrize("problem", [PAPER, PUBLIC_TEACHERS, Problem.from_allowance(K=5, m=2, epsilon=0.5)])
-def test_an_audit_passes_the_claim_and_refutes_half_of_it(problem: Problem) -> None:
+def test_an_audit_does_not_refute_the_guarantee_and_refutes_half_of_it(problem: Problem) -> None:
     claim = problem.target
     voters = worst_for(problem, claim.epsilon / 2)
     assert audited(problem, voters, claim).verdict == "not refuted"
     assert audited(problem, voters, Privacy(claim.epsilon / 2, claim.delta)).verdict == "refuted"
 
 
-def test_an_audit_of_twenty_releases_passes_their_total_and_refutes_half_of_it() -> None:
-    # m = 1: γ is |2l/K − 1|, so with all voters at (x, y) each release is randomised response of (x, y), the worst there is.
+def test_an_audit_of_twenty_releases_does_not_refute_their_total_and_refutes_half_of_it() -> None:
+    # m = 1: γ is |2l/K − 1|, so with all voters at (x, y) each release is randomised response, the worst case.
     problem, delta = Problem.from_allowance(K=11, m=1, epsilon=0.3), 0.02
     total = exact_epsilon(solved(problem).noise, problem, 20, delta, fresh=True)
     voters = [corners(problem)["xy"]] * 11
@@ -185,18 +185,18 @@ def test_an_audit_of_twenty_releases_passes_their_total_and_refutes_half_of_it()
     assert audited(problem, voters, Privacy(total / 2, delta), rounds=20).verdict == "refuted"
 
 
-# ------------------------------------------------------------------------------------------ what it takes
+# ------------------------------------------------------------------------------------------ arguments
 
 
-def test_only_what_is_proved_private_is_taken() -> None:
+def test_only_a_private_gamma_is_accepted() -> None:
     with pytest.raises(NotPrivate, match="gamma is not private"):
         PrivateVote((np.ones(12), PAPER))
     tampered = solved(PAPER).noise.values.copy()
     tampered[[4, 7]] *= 1.01
-    forged = Solution(**{**solved(PAPER).__dict__, "noise": NoiseFunction(tampered)})  # its certificate says "private"
+    forged = Solution(**{**solved(PAPER).__dict__, "noise": NoiseFunction(tampered)})  # its certificate claims privacy
     with pytest.raises(NotPrivate):
         PrivateVote(forged)
-    # What is within the noise of the numbers is refused as well, as not proved.
+    # A γ within the noise of the numbers is refused as not proved.
     edge = solved(PUBLIC_TEACHERS).noise.values * (1 + 5e-13)
     with pytest.raises(NotProven, match="cannot be shown to be private"):
         PrivateVote((edge, PUBLIC_TEACHERS))
@@ -204,7 +204,7 @@ def test_only_what_is_proved_private_is_taken() -> None:
         PrivateVote(np.ones(12))  # type: ignore[arg-type]  # refused
 
 
-def test_one_release_of_one_row() -> None:
+def test_one_row_gives_one_release() -> None:
     release = seeded(EVEN)
     assert release.release([1, 1, 1, 1, 1, 1]) in (0, 1)
     mechanism = release.mechanism
@@ -215,7 +215,7 @@ def test_one_release_of_one_row() -> None:
 
 
 @for_each("kind", [np.uint8, np.int64, np.uint64, np.float32, np.float64, np.bool_])
-def test_votes_of_every_type_are_the_same_votes(kind: type) -> None:
+def test_votes_of_any_type_are_equivalent(kind: type) -> None:
     votes = np.random.default_rng(1).integers(0, 2, (500, 6))
     expected = seeded(EVEN, 2).release_many(votes)
     assert np.array_equal(seeded(EVEN, 2).release_many(votes.astype(kind)), expected)
@@ -250,7 +250,7 @@ def test_votes_of_another_shape_are_refused() -> None:
         checked_votes(np.array([[1, 2]]), 2)
 
 
-# ------------------------------------------------------------------------------------------ what it charges
+# ------------------------------------------------------------------------------------------ charges
 
 
 def test_an_accountant_in_memory_is_charged_before_the_release() -> None:
@@ -263,7 +263,7 @@ def test_an_accountant_in_memory_is_charged_before_the_release() -> None:
     assert accountant.events == {EVEN.target: 2}
 
 
-def test_voters_that_were_trained_once_are_charged_once_as_models() -> None:
+def test_voters_trained_once_are_charged_once_as_models() -> None:
     accountant, votes = PrivacyBudget(Privacy(2.0), "simple"), np.ones((3, 6), dtype=int)
     release = PrivateVote(solved(EVEN), accountant)
     release.release_many(votes[:0])
@@ -272,7 +272,7 @@ def test_voters_that_were_trained_once_are_charged_once_as_models() -> None:
         release.release_many(votes)
     assert accountant.events == {EVEN.voter: EVEN.affected}
     with pytest.raises(BudgetExceeded, match=r"the models that one record reaches, .* because fresh is False"):
-        PrivateVote(solved(EVEN), accountant).release(votes[0])  # for all that it knows these are other models
+        PrivateVote(solved(EVEN), accountant).release(votes[0])  # these may be other models
     assert accountant.events == {EVEN.voter: EVEN.affected}
     # Voters that are not private are charged release by release, fresh or not.
     teachers = Problem(3, Privacy(math.inf), Privacy(0.5, 0.01), 1)
@@ -282,8 +282,8 @@ def test_voters_that_were_trained_once_are_charged_once_as_models() -> None:
         assert charged.events == {teachers.target: 2}
 
 
-def test_a_budget_is_charged_what_is_stated_of_a_release_and_else_its_largest_loss() -> None:
-    """So that a budget that was saved goes on with events of the same kind."""
+def test_a_budget_is_charged_the_stated_guarantee_or_else_the_largest_loss() -> None:
+    """So a saved budget continues with events of the same kind."""
     for name, is_stated in (("exponential", True), ("subsampling", False)):
         mechanism, charged = mechanism_class(name).of(3, 2, 0.4), PrivacyBudget(Privacy(2.0))
         ((bounds, _),) = mechanism.bounds(2)
@@ -301,14 +301,14 @@ def test_votes_that_are_refused_cost_nothing() -> None:
 
 
 @for_each("byte", [2, 3, 128, 200, 255])
-def test_a_truth_value_is_one_vote_whatever_byte_it_is_stored_in(byte: int) -> None:
+def test_a_boolean_is_one_vote_for_any_stored_byte(byte: int) -> None:
     votes = np.frombuffer(bytes([byte, 0, 0, byte, 1, 1]), dtype=np.bool_).reshape(2, 3)
     assert checked_votes(votes, 3).tolist() == [[1, 0, 0], [1, 1, 1]]
-    certain = Problem(3, Privacy(30.0), Privacy(30.0), 1)  # γ = 1 but for rounding
+    certain = Problem(3, Privacy(30.0), Privacy(30.0), 1)  # γ = 1 up to rounding
     assert PrivateVote(solved(certain)).release_many(votes).tolist() == [0, 1]
 
 
-def test_names_need_a_release_log_that_keeps_them() -> None:
+def test_ids_need_a_release_log() -> None:
     text = r"^release_id = 'monday' is not valid: expected None\. Only a ReleaseLog knows releases by name\.$"
     with pytest.raises(InvalidInput, match=text):
         seeded(EVEN).release([1] * 6, "monday")

@@ -1,4 +1,4 @@
-"""A release log that survives: restarts, torn writes, kill -9, several processes, and what must be refused."""
+"""The release log: restarts, torn writes, kill -9, several processes, and refusals."""
 
 from __future__ import annotations
 
@@ -68,22 +68,22 @@ def never(_: int) -> NDArray[np.int16]:
     pytest.fail("a release that was made before is drawn again")
 
 
-# ------------------------------------------------------------------------------------------ once
+# ------------------------------------------------------------------------------------------ ids
 
 
-def test_a_named_release_is_charged_once_and_returned_again(tmp_path: Path) -> None:
+def test_a_release_with_an_id_is_charged_once_and_returned_again(tmp_path: Path) -> None:
     log = begun(tmp_path)
     bits = release(log).release_many(VOTES, "monday")
     assert log.spent == 5
     again = release(ReleaseLog(tmp_path / "log"))  # as after a restart
-    for votes in (VOTES, 1 - VOTES):  # whatever the votes are now
+    for votes in (VOTES, 1 - VOTES):  # for any votes
         assert np.array_equal(again.release_many(votes, "monday"), bits)
     assert (log.spent, log.left, log.ids) == (5, 95, frozenset({"monday"}))
     assert np.array_equal(stored_bits(log, "monday"), bits)
     assert log.stored("tuesday") is None
 
 
-def test_the_same_votes_again_cost_again(tmp_path: Path) -> None:
+def test_the_same_votes_without_an_id_are_charged_again(tmp_path: Path) -> None:
     log = begun(tmp_path)
     mechanism = release(log)
     for number in range(4):
@@ -92,7 +92,7 @@ def test_the_same_votes_again_cost_again(tmp_path: Path) -> None:
     assert log.spent == 40
 
 
-def test_an_id_is_for_one_number_of_releases(tmp_path: Path) -> None:
+def test_an_id_has_a_fixed_number_of_releases(tmp_path: Path) -> None:
     mechanism = release(begun(tmp_path))
     mechanism.release_many(VOTES, "monday")
     with pytest.raises(
@@ -101,7 +101,7 @@ def test_an_id_is_for_one_number_of_releases(tmp_path: Path) -> None:
         mechanism.release_many(VOTES[:4], "monday")
 
 
-def test_a_spent_budget_refuses_and_says_what_is_left(tmp_path: Path) -> None:
+def test_the_refusal_of_a_spent_budget_states_the_rest(tmp_path: Path) -> None:
     log = begun(tmp_path, queries=7)
     mechanism = release(log)
     mechanism.release_many(VOTES)
@@ -116,7 +116,7 @@ def test_a_spent_budget_refuses_and_says_what_is_left(tmp_path: Path) -> None:
         mechanism.release(VOTES[0])
 
 
-def test_what_fails_while_drawing_costs_nothing(tmp_path: Path) -> None:
+def test_a_failure_while_drawing_costs_nothing(tmp_path: Path) -> None:
     log = begun(tmp_path)
 
     def breaks(_: int) -> NDArray[np.int16]:
@@ -142,14 +142,14 @@ def test_a_release_that_is_not_on_the_disk_is_not_returned(tmp_path: Path, monke
         patch.setattr("darrm_opt.release.journal.os.fsync", full)
         with pytest.raises(OSError, match="No space left"):
             release(log).release_many(VOTES, "monday")
-    # The line may have come to be or not; if it did, the release was charged, and is returned for that.
+    # The line may have been written; if so, the release was charged and is returned.
     bits = release(log).release_many(VOTES, "monday")
     assert log.spent == 5
     assert np.array_equal(stored_bits(ReleaseLog(log.path), "monday"), bits)
 
 
 def test_lines_of_a_dead_process_are_flushed_before_they_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Another process may have died between writing its line and flushing it: whoever reads the line flushes it first.
+    # Another process may have died between writing and flushing its line: a reader flushes it first.
     log = begun(tmp_path)
     other = ReleaseLog(log.path)
     release(other).release_many(VOTES, "monday")
@@ -161,7 +161,7 @@ def test_lines_of_a_dead_process_are_flushed_before_they_count(tmp_path: Path, m
     assert len(flushed) == 1
 
 
-def test_the_file_holds_no_votes_and_is_for_its_owner_alone(tmp_path: Path) -> None:
+def test_the_file_contains_no_votes_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     log = begun(tmp_path)
     release(log).release_many(VOTES, "monday")
     release(log).release_many(VOTES)
@@ -172,14 +172,14 @@ def test_the_file_holds_no_votes_and_is_for_its_owner_alone(tmp_path: Path) -> N
     assert log.path.stat().st_mode & 0o777 == 0o600
 
 
-# ------------------------------------------------------------------------------------------ the limit
+# ------------------------------------------------------------------------------------------ limits
 
 
-def test_a_total_budget_allows_what_is_proved_and_little_less(tmp_path: Path) -> None:
+def test_a_total_budget_allows_nearly_the_most_releases_that_fit(tmp_path: Path) -> None:
     budget = Privacy(2.0, 0.02)
     log = ReleaseLog.create(tmp_path / "log", solved(TEACHERS), budget=budget)
     assert (log.account, log.budget) == ("bits", budget)
-    # More than by the optimal composition of (mε, δ): the account knows this γ.
+    # More than by the optimal composition of (mε, δ), as the account uses this γ.
     assert log.limit > PrivacyBudget(budget).affordable(TEACHERS.target)
     gamma = solved(TEACHERS).noise
     assert exact_epsilon(gamma, TEACHERS, log.limit, budget.delta, fresh=True) <= budget.epsilon
@@ -188,7 +188,7 @@ def test_a_total_budget_allows_what_is_proved_and_little_less(tmp_path: Path) ->
     assert ReleaseLog(log.path).limit == log.limit
 
 
-def test_a_budget_for_nothing_allows_nothing() -> None:
+def test_a_budget_too_small_for_one_release_is_refused() -> None:
     assert most_releases(solved(TEACHERS), Privacy(0.01), fresh=True) == Quota(0, "none")
     teachers = CertifiedNoiseFunction(Release.of(solved(TEACHERS)), fresh=True)
     assert teachers.fits(Privacy(0.0), 0)
@@ -196,7 +196,7 @@ def test_a_budget_for_nothing_allows_nothing() -> None:
     assert not teachers.fits(Privacy(1.0, 0.1), 1000)
 
 
-def test_a_limit_of_another_version_is_proved_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_of_another_version_is_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_lines, "__version__", "0.0.1")
     path = tmp_path / "log"
     made = ReleaseLog.create(path, solved(SMALL), budget=Privacy(2.0, 1e-6))
@@ -208,7 +208,7 @@ def test_a_limit_of_another_version_is_proved_again(tmp_path: Path, monkeypatch:
             ReleaseLog(path)
 
 
-# ------------------------------------------------------------------------------------------ what is refused
+# ------------------------------------------------------------------------------------------ refusals
 
 
 def test_a_release_log_is_for_one_gamma(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_a_release_log_is_for_one_gamma(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_a_number_of_releases_is_proved_to_fit_in_a_budget_beside_it(tmp_path: Path) -> None:
+def test_a_number_of_releases_must_fit_in_a_given_budget(tmp_path: Path) -> None:
     total = Privacy(2.0, 1e-6)
     log = ReleaseLog.create(tmp_path / "log", solved(SMALL), budget=total, queries=2, fresh=True)
     assert (log.limit, log.budget, log.fresh) == (2, total, True)
@@ -246,14 +246,14 @@ def test_a_number_of_releases_may_spend_a_budget_to_the_last_unit(tmp_path: Path
         ReleaseLog.create(tmp_path / "less", mechanism, budget=Privacy(math.nextafter(spent, 0.0)), queries=2)
 
 
-def test_answers_are_read_only_from_what_is_written() -> None:
+def test_answers_are_those_stored_in_the_line() -> None:
     assert decoded("gA==", 1, None).tolist() == [1]
     for text in ("!gA==", "gA", None, "gIA="):
         with pytest.raises(ReleaseLogDamaged):
             decoded(text, 1, None)
 
 
-def test_a_release_log_that_allows_too_few_is_not_begun(tmp_path: Path) -> None:
+def test_a_release_log_for_too_few_releases_is_not_created(tmp_path: Path) -> None:
     with pytest.raises(
         BudgetSpent, match="5 releases were requested and 4 are left: the budget, 4 releases, allows 4 in all"
     ):
@@ -272,7 +272,7 @@ def test_a_release_log_never_replaces_another(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
-def test_bad_numbers_and_names_are_refused(tmp_path: Path) -> None:
+def test_invalid_numbers_and_ids_are_refused(tmp_path: Path) -> None:
     log = begun(tmp_path)
     for bad in (-1, 1.5, True, "3"):
         with refused("count", repr(bad)):
@@ -290,7 +290,7 @@ def test_bad_numbers_and_names_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("classes", "size"), [(2, 0), (2, 1), (2, 3), (3, 2), (3, 22), (3, 26)])
-def test_a_release_holds_as_many_answers_as_it_counts(tmp_path: Path, classes: int, size: int) -> None:
+def test_a_line_has_as_many_answers_as_it_counts(tmp_path: Path, classes: int, size: int) -> None:
     """Twelve answers of γ are two bytes, of a mechanism among classes 24: more or fewer are damage."""
     mechanism = solved(SMALL) if classes == 2 else mechanism_class("permute_and_flip").of(3, classes, 0.5)
     log = ReleaseLog.create(tmp_path / "log", mechanism, queries=50)
@@ -360,11 +360,11 @@ def test_logs_of_other_mechanisms_or_limits_are_not_opened(tmp_path: Path) -> No
     assert ReleaseLog.open_or_create(within.path, solved(SMALL), queries=within.limit).budget == total
 
 
-def test_a_log_that_another_process_creates_at_the_same_time_is_opened(
+def test_a_log_created_concurrently_by_another_process_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release(begun(tmp_path, queries=7)).release_many(VOTES)
-    monkeypatch.setattr(Path, "exists", lambda _: False)  # as it was a moment ago
+    monkeypatch.setattr(Path, "exists", lambda _: False)  # the state before
     assert ReleaseLog.open_or_create(tmp_path / "log", solved(SMALL), queries=7).left == 2
 
 
@@ -381,7 +381,7 @@ dd91fad7ecfffa0ef773eb38dccdf958 {"kind":"darrm release log","format":1,"version
 """A file of format 1."""
 
 
-def test_the_format_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_format_is_stable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_lines, "__version__", "0.2.0")
     (tmp_path / "written").write_text(WRITTEN)
     log = ReleaseLog.create(tmp_path / "log", ReleaseLog(tmp_path / "written").mechanism, queries=100)
@@ -404,7 +404,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[int]]
 
 
 @pytest.mark.parametrize("tail", [b"", b"\0", b"\0" * 4096])
-def test_a_write_that_was_cut_short_anywhere_never_counted(
+def test_a_write_truncated_anywhere_does_not_count(
     tmp_path: Path, written: tuple[bytes, list[int]], tail: bytes
 ) -> None:
     content, ends = written
@@ -412,7 +412,7 @@ def test_a_write_that_was_cut_short_anywhere_never_counted(
     for cut in range(ends[1], len(content)):
         path.write_bytes(content[:cut] + (tail if cut > ends[1] else b""))
         if cut == len(content) - 1 and tail:
-            continue  # all of the line and something else for its end: damage, see below
+            continue  # a complete line with another end is damage, see below
         log = ReleaseLog(path)
         assert (log.spent, log.ids) == (5, frozenset({"monday"}))
         release(log).release(VOTES[0])
@@ -441,7 +441,7 @@ def test_a_removed_line_is_detected(tmp_path: Path, written: tuple[bytes, list[i
         ReleaseLog(tmp_path / "log")
 
 
-def test_a_release_log_that_was_cut_or_replaced_while_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_release_log_truncated_or_replaced_while_in_use_is_refused(tmp_path: Path) -> None:
     log = begun(tmp_path)
     earlier = log.path.read_bytes()
     release(log).release_many(VOTES)
@@ -459,7 +459,7 @@ def test_a_release_log_that_was_cut_or_replaced_while_in_use_is_refused(tmp_path
         _ = other.spent
 
 
-# ------------------------------------------------------------------------------------------ several at once
+# ------------------------------------------------------------------------------------------ concurrency
 
 
 CHARGES = """
@@ -514,7 +514,7 @@ def test_threads_share_a_budget_to_the_last_release(tmp_path: Path) -> None:
     assert len(made) == log.spent == 60
 
 
-def test_a_killed_process_leaves_a_release_log_that_counts_all_it_released(tmp_path: Path) -> None:
+def test_the_log_of_a_killed_process_counts_all_its_releases(tmp_path: Path) -> None:
     log = begun(tmp_path, queries=100_000)
     rng, told = np.random.default_rng(4), 0
     for number in range(4):
@@ -533,7 +533,7 @@ def test_a_killed_process_leaves_a_release_log_that_counts_all_it_released(tmp_p
         found = ReleaseLog(log.path)
         here = [name for name in found.ids if name.startswith(f"run {number},")]
         assert told <= len(here) <= found.spent
-        # What was on its way when the process died is asked for again under its name, and costs once.
+        # The release in progress at the kill is requested again with its id, and is charged once.
         before, name = found.spent, f"run {number}, release {len(here) - 1}"
         assert found.charge_and_release(1, never, name).shape == (1,)
         assert found.spent == before

@@ -1,4 +1,4 @@
-"""Samples: exactly the law of their scheme, one query each, and nothing to gain for who tries more."""
+"""Samples: the law of their scheme, one query each, and no gain from retries."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_samples_have_the_law_of_every_draw_and_assignment(scheme: Scheme, size:
     assert stats.chisquare([seen[each] for each in law], expected).pvalue > 1e-6
 
 
-def test_a_large_sample_is_one_of_all_records() -> None:
+def test_a_large_sample_is_uniform_over_all_records() -> None:
     sampler = EnsembleSampler(Sampling(10**6, 400), K=10, source=SeededRandomnessForTestsOnly(4))
     samples = [sampler.draw() for _ in range(300)]
     sizes = [sample.records.size for sample in samples]
@@ -79,7 +79,7 @@ def test_a_large_sample_is_one_of_all_records() -> None:
     assert stats.chisquare(by_voter).pvalue > 1e-6
 
 
-def test_a_poisson_sample_may_be_of_more_records_and_another_of_no_others() -> None:
+def test_only_a_poisson_sample_may_be_of_another_number_of_records() -> None:
     assert EnsembleSampler(RARE, 5, records=0).draw().records.size == 0
     assert EnsembleSampler(Sampling(10, rate=1.0), 5, records=2000).draw().records.tolist() == list(range(2000))
     with refused_input("records", "-1"):
@@ -88,7 +88,7 @@ def test_a_poisson_sample_may_be_of_more_records_and_another_of_no_others() -> N
         EnsembleSampler(Sampling(10, 5, scheme="without-replacement"), 5, records=11)
 
 
-def test_every_record_can_be_drawn_by_all() -> None:
+def test_a_record_may_be_drawn_by_all_voters() -> None:
     sampler = EnsembleSampler(Sampling(50, 50, scheme="each-voter"), 3, source=SeededRandomnessForTestsOnly(5))
     assert all(sorted(share.tolist()) == list(range(50)) for share in sampler.draw().shares)
 
@@ -97,7 +97,7 @@ def votes(sample: Sample) -> list[int]:
     return [share.size % 3 for share in sample.shares]
 
 
-def test_a_sampled_log_charges_the_sampled_price_and_says_so(tmp_path: Path) -> None:
+def test_a_sampled_log_charges_the_amplified_total_and_records_the_sampling(tmp_path: Path) -> None:
     log = begun(tmp_path, budget=TOTAL)
     sampled = vote_of().most_releases(TOTAL, RARE).queries
     assert log.limit == sampled > 10 * vote_of().most_releases(TOTAL).queries
@@ -109,7 +109,7 @@ def test_a_sampled_log_charges_the_sampled_price_and_says_so(tmp_path: Path) -> 
         ReleaseLog.open_or_create(log.path, vote_of(), sampling=Sampling(1000, 10))
 
 
-def test_a_release_needs_a_sample_and_each_sample_serves_one(tmp_path: Path) -> None:
+def test_every_release_needs_an_unused_sample(tmp_path: Path) -> None:
     log = begun(tmp_path)
     vote, sampler = PrivateVote(vote_of(), log), EnsembleSampler(RARE, 5)
     with refused_input("sample", "'0 samples for 1 answers'"):
@@ -138,7 +138,7 @@ def test_samples_of_other_samplings_are_refused(tmp_path: Path, sample: Any, mes
         PrivateVote(vote_of(), begun(tmp_path)).release([0] * 5, sample=sample)
 
 
-def test_samples_are_rejected_where_they_are_not_charged(tmp_path: Path) -> None:
+def test_samples_are_refused_by_an_unsampled_log_or_without_one(tmp_path: Path) -> None:
     sample = EnsembleSampler(RARE, 5).draw()
     unsampled = ReleaseLog.create(tmp_path / "log", vote_of(), queries=5)
     for budget in (unsampled, None):
@@ -162,18 +162,18 @@ def test_the_same_id_gives_the_same_label_and_draws_no_sample(tmp_path: Path) ->
         raise AssertionError(sample)
 
     assert vote.release_sampled(EnsembleSampler(RARE, 5), never, "question") == labels[0]
-    # By hand: the label that is there needs no sample either, nor uses the one that is given.
+    # By hand: the stored label needs no sample and does not use a given one.
     sample = EnsembleSampler(RARE, 5).draw()
     assert vote.release([1] * 5, "question", sample=sample) == labels[0]
     assert (log.spent, sample.left) == (1, 1)
 
 
-def test_a_text_is_charged_whole_with_its_first_label(tmp_path: Path) -> None:
+def test_all_labels_of_a_text_are_charged_with_the_first(tmp_path: Path) -> None:
     sampling = Sampling(1000, 20, labels=3)
     log = begun(tmp_path, sampling, queries=7)
     vote, sampler = PrivateVote(vote_of(), log), EnsembleSampler(sampling, 5)
     uncharged = sampler.draw()
-    with refused_input("sample"):  # a process that ended here could have another sample for the same id and charge
+    with refused_input("sample"):  # else a process that ended here could get another sample for the same id and charge
         vote.release(votes(uncharged), "0", sample=uncharged)
     assert (log.spent, uncharged.left) == (0, 3)
     sample = sampler.draw_for("0", log)
@@ -188,7 +188,7 @@ def test_a_text_is_charged_whole_with_its_first_label(tmp_path: Path) -> None:
     other = ReleaseLog.create(tmp_path / "other", vote_of(), queries=7, sampling=sampling)
     with pytest.raises(SampleUsed, match="it was charged to"):
         PrivateVote(vote_of(), other).release(votes(second), sample=second)
-    with pytest.raises(BudgetSpent):  # one label is left, and a text is three
+    with pytest.raises(BudgetSpent):  # one label is left, and a text has three
         vote.release(votes(third := sampler.draw()), sample=third)
     assert third.left == 3
 
@@ -209,7 +209,7 @@ def test_a_text_of_labels_is_one_release_of_one_sample(tmp_path: Path) -> None:
     logged = PrivateVote(vote_of(), log)
     text = logged.release_text(sampler, ask, "text")
     assert (log.spent, log.labels) == (3, 3)
-    assert logged.release_text(EnsembleSampler(TEXTS, 5), ask, "text").tolist() == text.tolist()  # and asks nobody
+    assert logged.release_text(EnsembleSampler(TEXTS, 5), ask, "text").tolist() == text.tolist()  # and asks no voter
     assert len(asked) == 6
     with refused_input("sampler"):
         logged.release_sampled(sampler, votes)
@@ -217,12 +217,12 @@ def test_a_text_of_labels_is_one_release_of_one_sample(tmp_path: Path) -> None:
         vote.release_text(sampler, ask, "text")
     logged.release_text(sampler, ask)
     with pytest.raises(BudgetSpent):
-        logged.release_text(sampler, ask)  # before anybody is asked
+        logged.release_text(sampler, ask)  # before any voter is asked
     assert (log.spent, len(asked)) == (6, 9)
 
 
-def test_a_text_that_failed_goes_on_with_the_labels_that_it_has(tmp_path: Path) -> None:
-    """Else who fails where a label is not liked would draw it again."""
+def test_a_failed_text_continues_with_its_labels(tmp_path: Path) -> None:
+    """Else a caller could fail after an undesired label to draw it again."""
     log, sampler, seen = begun(tmp_path, TEXTS, queries=3), EnsembleSampler(TEXTS, 5), list[tuple[int, ...]]()
 
     def ask(_: Sample, labels: Sequence[int]) -> list[int]:
@@ -240,7 +240,7 @@ def test_a_text_that_failed_goes_on_with_the_labels_that_it_has(tmp_path: Path) 
 
 
 def test_a_counter_is_charged_before_a_sample_is_drawn() -> None:
-    """Else samples that are lost have the queries of a total in more rounds than it is for."""
+    """Else lost samples would spread the queries of a total over more rounds."""
     counter, sampler = ReleaseCounter(4), EnsembleSampler(DEALT, 5)
     vote, asked = PrivateVote(vote_of(), counter), list[Sample]()
 
@@ -257,8 +257,8 @@ def test_a_counter_is_charged_before_a_sample_is_drawn() -> None:
     assert (len(asked), len({sample.charged_with for sample in asked}), counter.left) == (4, 1, 0)
 
 
-def test_a_counter_is_not_used_from_within_one_of_its_releases() -> None:
-    """It would wait for itself."""
+def test_a_counter_cannot_be_used_within_one_of_its_releases() -> None:
+    """This would be a deadlock."""
     counter, sampler = ReleaseCounter(6), EnsembleSampler(Sampling(60, 20), 5)
     vote = PrivateVote(vote_of(), counter)
 
@@ -273,8 +273,8 @@ def test_a_counter_is_not_used_from_within_one_of_its_releases() -> None:
     assert vote.release([0] * 5) is not None
 
 
-def test_a_child_is_refused_though_the_counter_was_in_use_when_it_was_forked() -> None:
-    """The child has a copy of the lock, which nobody there gives back."""
+def test_a_child_forked_while_the_counter_is_in_use_is_refused() -> None:
+    """The child has a copy of the lock that no thread of it releases."""
     counter = ReleaseCounter(6)
 
     def act() -> str:
@@ -289,7 +289,7 @@ def test_a_child_is_refused_though_the_counter_was_in_use_when_it_was_forked() -
         assert forked(act) == "refused"
 
 
-def test_a_cap_holds_within_a_text_and_its_first_label_is_not_beyond_it() -> None:
+def test_a_cap_holds_within_a_text_and_includes_its_first_label() -> None:
     always = NoisyMaximum(5, 3, 2.0, threshold=-1000.0, check_sigma=2.0, cap=1)
     vote = PrivateVote(always, ReleaseCounter(6))
     sampler = EnsembleSampler(TEXTS, 5)
@@ -298,8 +298,8 @@ def test_a_cap_holds_within_a_text_and_its_first_label_is_not_beyond_it() -> Non
     assert second.tolist() == [ABSTENTION] * 3
 
 
-def test_a_log_does_not_take_a_text_for_samples_of_its_labels(tmp_path: Path) -> None:
-    """Every label shows the same record: as if each had a sample, nothing would be shown at this ε; truly 0.061 is."""
+def test_a_log_does_not_count_the_labels_of_a_text_as_separate_samples(tmp_path: Path) -> None:
+    """All labels show the same record: with separate samples δ would be 0 at this ε; it is 0.061."""
     mechanism, T = vote_of(1, 2, 1.5), 4
     naive = Privacy(mechanism.cost(T, 0.0, Sampling(1, rate=0.1)).epsilon, 0.05)
     pairs = question_pairs(
@@ -330,7 +330,7 @@ PrivateVote(log.mechanism, log).release_text(EnsembleSampler(log.sampling, 5), a
 
 
 @pytest.mark.parametrize("sampling", [RARE, TEXTS], ids=["label", "text"])
-def test_a_process_that_is_killed_with_a_sample_has_spent_it(tmp_path: Path, sampling: Sampling) -> None:
+def test_a_sample_of_a_killed_process_is_spent(tmp_path: Path, sampling: Sampling) -> None:
     log, T = begun(tmp_path, sampling, queries=3 * sampling.labels), sampling.labels
     for killed in (1, 2):
         ended = subprocess.run([sys.executable, "-c", KILLED, str(log.path), str(T - 1)], check=False)
@@ -348,7 +348,7 @@ def test_a_process_that_is_killed_with_a_sample_has_spent_it(tmp_path: Path, sam
         again.release_text(EnsembleSampler(sampling, 5), never, "another")
 
 
-def test_a_sample_is_charged_once_and_before_it_is_seen(tmp_path: Path) -> None:
+def test_a_sample_is_charged_once_before_it_is_returned(tmp_path: Path) -> None:
     log, sampler = begun(tmp_path), EnsembleSampler(RARE, 5)
     sample = sampler.draw_for("question", log)
     assert sampler.draw_for("question", log) is sample
@@ -384,7 +384,7 @@ def deeply_copied(sample: Sample, log: ReleaseLog) -> None:
 
 
 def pickled(sample: Sample, log: ReleaseLog) -> None:
-    reuse(pickle.loads(pickle.dumps(sample)), log)  # noqa: S301 - it does not come to that
+    reuse(pickle.loads(pickle.dumps(sample)), log)  # noqa: S301 - pickling is refused
 
 
 def in_a_child(sample: Sample, log: ReleaseLog) -> None:
@@ -400,11 +400,11 @@ def in_a_child(sample: Sample, log: ReleaseLog) -> None:
 
 
 @pytest.mark.parametrize("trick", [reuse, other_log, copied, deeply_copied, pickled, in_a_child])
-def test_no_trick_gives_a_second_label_of_one_sample(
+def test_a_sample_cannot_be_used_for_a_second_label(
     tmp_path: Path, trick: Callable[[Sample, ReleaseLog], None]
 ) -> None:
     log, sample = begun(tmp_path), EnsembleSampler(RARE, 5).draw()
-    if trick is not in_a_child:  # the copy of a sample that nobody used is no second one either
+    if trick is not in_a_child:  # a copy of an unused sample is not a second one either
         reuse(sample, log)
     before = log.spent
     with pytest.raises((SampleUsed, TypeError)):
@@ -412,8 +412,8 @@ def test_no_trick_gives_a_second_label_of_one_sample(
     assert log.spent == before
 
 
-def test_failing_until_a_record_is_drawn_gains_nothing(tmp_path: Path) -> None:
-    """An attacker whose voters fail where record 0 is not drawn, and who asks again under the same name, six times."""
+def test_retrying_until_a_record_is_drawn_gains_nothing(tmp_path: Path) -> None:
+    """An attacker lets voters fail unless record 0 is drawn, and asks again with the same id, six times."""
     sampling = Sampling(10, 3)
     vote = PrivateVote(vote_of(), begun(tmp_path, sampling, queries=1000))
     sampler = EnsembleSampler(sampling, 5, source=SeededRandomnessForTestsOnly(8))
@@ -436,7 +436,7 @@ def test_failing_until_a_record_is_drawn_gains_nothing(tmp_path: Path) -> None:
             except RuntimeError:
                 continue
             break
-    # With a new sample each time it would be in 1 − 0.7⁶ = 88 % of them.
+    # With new samples it would be drawn with probability 1 − 0.7⁶ = 88 %.
     assert stats.binomtest(in_sample, games, 0.3).pvalue > 1e-6
 
 
@@ -465,7 +465,7 @@ def test_a_round_has_the_law_of_every_allocation(times: int) -> None:
     assert stats.chisquare([seen[each] for each in law], expected).pvalue > 1e-6
 
 
-def test_a_round_is_charged_whole_with_its_first_label(tmp_path: Path) -> None:
+def test_a_round_is_charged_with_its_first_label(tmp_path: Path) -> None:
     log = begun(tmp_path, DEALT, queries=9)
     vote, sampler = PrivateVote(vote_of(), log), EnsembleSampler(DEALT, 5)
     first, second = sampler.draw(), sampler.draw()
@@ -480,14 +480,14 @@ def test_a_round_is_charged_whole_with_its_first_label(tmp_path: Path) -> None:
     assert (log.spent, ReleaseLog(log.path).spent) == (4, 4)
     vote.release_sampled(sampler, votes, "fifth")
     assert log.spent == 8
-    lost = EnsembleSampler(DEALT, 5)  # a round whose sampler is gone is not gone on with
+    lost = EnsembleSampler(DEALT, 5)  # a round without its sampler is not continued
     with pytest.raises(BudgetSpent):
         vote.release_sampled(lost, votes, "sixth")
 
 
 @pytest.mark.parametrize(("sampling", "charged"), [(DEALT, 4), (TEXTS, 3)])
-def test_what_was_not_charged_is_charged_with_the_next_label(tmp_path: Path, sampling: Sampling, charged: int) -> None:
-    """A release that failed left its round, and the other labels of its text, as if they were charged."""
+def test_an_uncharged_round_is_charged_with_the_next_label(tmp_path: Path, sampling: Sampling, charged: int) -> None:
+    """A failed release once left its round, and the other labels of its text, marked as charged."""
     log, sampler = begun(tmp_path, sampling, queries=100), EnsembleSampler(sampling, 5)
 
     def fails(_: int) -> Labels:
@@ -501,7 +501,7 @@ def test_what_was_not_charged_is_charged_with_the_next_label(tmp_path: Path, sam
     assert log.spent == charged
 
 
-def test_a_child_goes_on_with_a_round_of_its_own(tmp_path: Path) -> None:
+def test_a_child_draws_another_round(tmp_path: Path) -> None:
     log = begun(tmp_path, DEALT, queries=100)
     vote, sampler = PrivateVote(vote_of(), log), EnsembleSampler(DEALT, 5)
     vote.release_sampled(sampler, votes, "0")
@@ -515,7 +515,7 @@ def test_a_child_goes_on_with_a_round_of_its_own(tmp_path: Path) -> None:
     assert log.spent == 8
 
 
-def test_every_record_is_in_as_many_queries_of_a_round_as_is_said() -> None:
+def test_every_record_is_in_the_stated_number_of_queries_of_a_round() -> None:
     sampling = Sampling(10, scheme="random-allocation", among=7, times=3)
     sampler = EnsembleSampler(sampling, 4, records=500)
     for _ in range(2):

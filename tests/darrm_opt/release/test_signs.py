@@ -1,4 +1,4 @@
-"""Signs: how private a randomised one is, exactly, and that releases are those of votes."""
+"""Signs: the exact privacy of randomised signs, and releases like those of votes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_sign_is_as_private_as_stated(epsilon: float, monkeypatch: pytest.Monk
     assert float(kept) == pytest.approx(1 / (1 + math.exp(-epsilon)), rel=1e-14)
 
 
-def test_signs_are_kept_as_often_as_stated() -> None:
+def test_signs_are_kept_with_the_stated_probability() -> None:
     given = np.array([[1.0, -2.0], [0.0, 3.0]])
     many = np.tile(given, (20_000, 1, 1))
     sent = randomised_signs(many, math.log(3), SeededRandomnessForTestsOnly(1))
@@ -46,14 +46,14 @@ def test_signs_are_kept_as_often_as_stated() -> None:
     assert np.all(np.abs(kept - 0.75) < 5 * math.sqrt(0.75 * 0.25 / 20_000))
 
 
-def test_signs_are_released_as_votes_are() -> None:
+def test_signs_are_released_like_votes() -> None:
     table = np.random.default_rng(2).choice([-1, 1], (5, 1000))
     votes = PrivateVote(SOLUTION, fresh=True, source=SeededRandomnessForTestsOnly(3)).release_many(table.T > 0)
     found = release_signs(PrivateVote(SOLUTION, fresh=True, source=SeededRandomnessForTestsOnly(3)), table)
     assert found.tolist() == np.where(votes > 0, 1, -1).tolist()
 
 
-def test_what_is_refused_is_not_charged() -> None:
+def test_refused_signs_are_not_charged() -> None:
     budget = PrivacyBudget(Privacy(4.0))
     vote = PrivateVote(SOLUTION, budget, fresh=True)
     for bad in ([[1, -1]] * 4, [[1, 0]] * 5, [[1, math.nan]] * 5, [1] * 5):

@@ -1,4 +1,4 @@
-"""Groups of private voters among C classes: corners, optimum, proof and repair against full enumeration."""
+"""Groups of private voters among C classes: corners, optimum, proof and repair against enumeration."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ TARGET = Privacy(1.0)
         (3, [(4, 0.5, 1e-3)], None, 9),
     ],
 )
-def test_sizes(classes: int, groups: list[tuple[int, float, float]], corners: int | None, cells: int) -> None:
+def test_sizes_have_closed_forms(
+    classes: int, groups: list[tuple[int, float, float]], corners: int | None, cells: int
+) -> None:
     problem = Problem(groups=groups, target=TARGET, classes=classes)
     assert len(corners_of(problem)[0]) == corner_count(problem) == (corners or corner_count(problem))
     assert len(group_cells(problem).owners) == cells
@@ -89,7 +91,7 @@ def test_optimum_and_proof_agree_with_enumeration(seed: int) -> None:
 
 
 @for_each("seed", range(30, 40))
-def test_any_table_is_judged_as_enumeration_judges_it(seed: int) -> None:
+def test_the_verdict_on_any_table_is_that_of_enumeration(seed: int) -> None:
     case = random_problem(np.random.default_rng(seed))
     problem = problem_of(case)
     cells = group_cells(problem)
@@ -109,7 +111,7 @@ def test_any_table_is_judged_as_enumeration_judges_it(seed: int) -> None:
         assert every.worst_excess(repaired.probabilities, case["epsilon"], case["delta"]) <= 0
 
 
-def test_a_sweep_in_blocks_names_each_corner_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_in_blocks_gives_the_positions_of_corners(monkeypatch: pytest.MonkeyPatch) -> None:
     groups = [(3, 0.5), (1, 1.0, 1e-3), (2, 0.2)]
     problem = Problem(groups=groups, target=Privacy(0.4, 1e-4), classes=3)
     corners = corners_of(problem)[0]
@@ -117,7 +119,7 @@ def test_a_sweep_in_blocks_names_each_corner_by_its_place(monkeypatch: pytest.Mo
     before, after = corners.output_laws(chances)
     losses = before * math.exp(-0.4) - after
     excess = np.maximum(losses, 0).sum(axis=1) + np.minimum(losses.max(axis=1), 0) - math.exp(-0.4) * 1e-4
-    monkeypatch.setattr("darrm_opt.tables.corners.BLOCK_NUMBERS", 1)  # a multiset of the reduced group at a time
+    monkeypatch.setattr("darrm_opt.tables.corners.BLOCK_NUMBERS", 1)  # one multiset of the reduced group at a time
     found = corners.violations(chances, -math.inf, len(corners))
     assert found.largest == pytest.approx(excess.max(), abs=1e-12)
     sizes = [len(law.multisets) for law in corners.laws]
@@ -130,10 +132,10 @@ def test_a_sweep_in_blocks_names_each_corner_by_its_place(monkeypatch: pytest.Mo
     assert found.excesses == pytest.approx(excess[places], abs=1e-12)
 
 
-def test_a_sweep_that_would_fill_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_that_exceeds_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(groups=[(3, 0.5), (4, 0.2)], target=TARGET, classes=3)
     corners, numbers = len(corners_of(problem)[0]), check_reach(problem).probabilities
-    monkeypatch.setattr("darrm_opt.tables.corners.MAX_STEPS", 0)  # nor with one voter's map left open
+    monkeypatch.setattr("darrm_opt.tables.corners.MAX_STEPS", 0)  # nor with the map of one voter left open
     for limit, most in (("MAX_CORNERS", corners), ("MAX_LAW_BYTES", 16 * 3 * numbers)):
         with monkeypatch.context() as patch:
             patch.setattr(f"darrm_opt.tables.corners.{limit}", most)
@@ -143,12 +145,12 @@ def test_a_sweep_that_would_fill_the_memory_is_refused(monkeypatch: pytest.Monke
                 check_reach(problem)
 
 
-def test_refusal_names_a_true_counterexample() -> None:
+def test_a_refusal_has_a_true_counterexample() -> None:
     problem = Problem(groups=[(2, 0.5, 1e-3), (2, 0.2)], target=Privacy(0.4, 1e-4), classes=3)
     cells = group_cells(problem)
     leader = cells.counts.sum(axis=1).argmax(axis=1)[cells.first]
     plain = np.zeros(len(cells.owners))
-    plain[cells.layout[cells.first, leader]] = 1.0  # the plurality itself, nearly
+    plain[cells.layout[cells.first, leader]] = 1.0  # nearly the plurality itself
     pushed = Table.normalised(group_cells(problem), plain / cells.multiplicities)
     with pytest.raises(NotPrivate) as refused:
         verify_table(problem, pushed)
@@ -162,8 +164,8 @@ def test_refusal_names_a_true_counterexample() -> None:
     assert refused.value.excess == pytest.approx(float(before - exp_fraction(0.4) * after) - 1e-4, rel=1e-6)
 
 
-def test_an_answer_does_not_depend_on_what_was_proved_before_it() -> None:
-    """The corners that are kept of the last problem are those of the proof; a solve must know that it saw them all."""
+def test_an_answer_does_not_depend_on_earlier_proofs() -> None:
+    """The cached corners of the last problem are those of its proof; a solve must know whether they are complete."""
     problem, other = (Problem(groups=[(K, 0.7)], target=Privacy(1.0, 1e-2), classes=3) for K in (2, 3))
     first = solve_table(problem)
     verify_table(other, Table(group_cells(other), [0.0] * len(group_cells(other).owners)))
@@ -171,7 +173,7 @@ def test_an_answer_does_not_depend_on_what_was_proved_before_it() -> None:
     assert solve_table(problem).table.values == pytest.approx(first.table.values, abs=0, rel=1e-13)
 
 
-def test_two_classes_and_one_group_are_the_problem_of_gamma() -> None:
+def test_one_group_and_two_classes_are_the_problem_of_gamma() -> None:
     problem = Problem(groups=[(6, 0.3), (5, 0.1 * 3, 0.0)], target=Privacy(0.9)).merged
     assert problem == Problem(11, Privacy(0.3), Privacy(0.9))
     assert copy.deepcopy(problem) == problem
@@ -189,7 +191,7 @@ def test_two_classes_and_one_group_are_the_problem_of_gamma() -> None:
 @pytest.mark.parametrize(
     ("K", "classes", "affected", "epsilon", "delta"), [(7, 2, 1, 0.5, 0.0), (6, 3, 2, 1.0, 1e-3), (4, 4, 1, 0.7, 0.01)]
 )
-def test_voters_that_are_not_private_have_todays_table(
+def test_voters_that_are_not_private_have_the_table_of_counts(
     K: int, classes: int, affected: int, epsilon: float, delta: float
 ) -> None:
     target = Privacy(epsilon, delta)
@@ -197,7 +199,7 @@ def test_voters_that_are_not_private_have_todays_table(
     if classes > 2:
         assert asked == Problem(K, NOT_PRIVATE, Privacy(epsilon, delta), affected, classes=classes)
     today = solve_table(Problem(K, NOT_PRIVATE, Privacy(epsilon, delta), affected, classes=classes))
-    # The program over corners has the same optimum, and its table, over the counts, is proved and read for the problem.
+    # The program over corners has the same optimum, and its table over the counts is verified for the problem.
     goal = as_table_objective("dirichlet(1)")
     found = corner_program.optimum(asked, goal, "highs", math.inf)
     table, certificate = certify_table(asked, found.candidates[0])
@@ -249,17 +251,17 @@ def test_backends_agree() -> None:
     assert solve_table(problem, backend="cvxpy").utility == pytest.approx(solve_table(problem).utility, abs=1e-6)
 
 
-def test_what_no_text_names_has_no_record() -> None:
+def test_an_objective_without_a_text_form_has_no_record() -> None:
     problem = Problem(groups=[(2, 0.5), (1, 0.2)], target=TARGET)
     solution = solve_table(problem, Worth(np.eye(len(group_cells(problem).counts), 2)))
     with refused("objective"):
         table_solution_record(solution)
-    with refused("objective"):  # two of them would have one key
+    with refused("objective"):  # two of them would have the same key
         _ = TableSpec.of(solution).key
 
 
-def test_truth_weighs_votes_by_what_they_tell() -> None:
-    # One voter who is right in 95 % of the cases outweighs two at 60 %: without privacy to keep, it decides.
+def test_the_truth_weighs_votes_by_their_information() -> None:
+    # One voter with accuracy 95 % outweighs two with 60 %, and decides if privacy is no constraint.
     problem = Problem(groups=[(2, 0.1), (1, 0.1)], target=Privacy(5.0))
     solution = solve_table(problem, "truth(0.6,0.95)")
     assert solution.utility == pytest.approx(0.95, abs=1e-6)
@@ -270,12 +272,12 @@ def test_truth_weighs_votes_by_what_they_tell() -> None:
     for text in ("truth(0.6", "truth(0.6) 1", "truth 0.6", "shared(1,1", "shared(1)"):
         with refused("objective"):
             as_table_objective(text)
-    with refused("shape"):  # by its place, too
+    with refused("shape"):  # by its position, too
         solve(Problem(3, Privacy(0.1), Privacy(0.3), classes=3), "dirichlet(1)", "monotone")
 
 
-def test_an_objective_judges_the_whole_plurality() -> None:
-    """Of a release of every leader alike all is right, however many lead; no label is worth nothing."""
+def test_an_objective_counts_any_leader_as_right() -> None:
+    """Releasing any leader is right, whatever their number; abstention has value 0."""
     cells = partition_cells(Problem(4, NOT_PRIVATE, TARGET, 1, classes=3, abstention=True))
     plurality = np.zeros(len(cells.values))
     plurality[cells.starts] = 1 / cells.multiplicities[cells.starts]
@@ -309,7 +311,7 @@ def test_price_and_abstention() -> None:
     assert forced.utility < dear.utility
 
 
-def test_bad_input_names_its_argument() -> None:
+def test_invalid_arguments_are_refused() -> None:
     valid = {"classes": 3, "groups": [(3, 0.5)], "target": TARGET}
     refuses(Problem, valid, classes=[1], groups=[[]], affected=[4])
     with refused("K"):
@@ -318,14 +320,14 @@ def test_bad_input_names_its_argument() -> None:
 
 @pytest.mark.parametrize(
     ("classes", "K", "Delta"),
-    [(4, 30, 1e-3), (6, 5, 0.1)],  # many corners; few, but keys that would fill the memory
+    [(4, 30, 1e-3), (6, 5, 0.1)],  # many corners; few corners, but keys that exceed the memory
 )
-def test_what_is_too_large_is_refused_at_once(classes: int, K: int, Delta: float) -> None:
+def test_problems_that_are_too_large_are_refused_at_once(classes: int, K: int, Delta: float) -> None:
     with refused("groups"):
         solve_table(Problem(groups=[(K, 0.5, Delta)], target=TARGET, classes=classes))
 
 
-def test_many_voters_of_whom_a_record_moves_few_are_counted_as_they_are() -> None:
+def test_many_voters_with_few_affected_are_counted_exactly() -> None:
     probabilities = [
         check_reach(Problem(groups=[(K, 1.0)], target=Privacy(1.0, 1e-5), affected=1)).probabilities
         for K in (1999, 2001)
@@ -333,25 +335,25 @@ def test_many_voters_of_whom_a_record_moves_few_are_counted_as_they_are() -> Non
     assert probabilities == [(3 * K + 1) // 2 * (K + 1) for K in (1999, 2001)]
 
 
-def test_a_price_that_leaves_nothing_for_right_answers_is_refused() -> None:
+def test_a_price_too_large_for_right_answers_is_refused() -> None:
     with refused("price"):
         as_table_objective("dirichlet(1)", 1e300)
     with refused("price"):
         solve_table(Problem(groups=[(2, 0.5)], target=TARGET), PluralityObjective(Dirichlet(1.0), price=1e300))
 
 
-def test_an_objective_of_groups_is_not_one_of_voters_that_are_alike() -> None:
+def test_an_objective_of_groups_is_refused_for_equal_voters() -> None:
     problem = Problem(3, NOT_PRIVATE, TARGET, 1, classes=3)
     with refused("weights"):
         solve_table(problem, PluralityObjective(Dirichlet(1.0), weights=(1.0, 2.0)))
-    # A truth that voters of one group know is asked of the counts: its table is one of groups, and stored as such.
+    # A truth known to one group depends on its counts, so the table is one of groups, and stored as such.
     solution = solve_table(problem, Truth((0.9,)))
     assert TableSpec.of(solution).kind == table_solution_record(solution)["kind"] == GROUP_KIND
     assert table_from_record(table_solution_record(solution))[2] == solution.certificate
 
 
 def test_a_time_limit_leaves_the_time_for_the_proof(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where none is left for the search, one round is made: a proof of the uniform release would say nothing."""
+    """Without time for the search there is one round, since the uniform release alone is useless."""
     monkeypatch.setattr(corner_program, "CORNER_SECONDS", 1.0)
     problem = Problem(groups=[(6, 0.1), (5, 0.5)], target=Privacy(0.6))
     solution = solve_table(problem, time_limit=1.0)

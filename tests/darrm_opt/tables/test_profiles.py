@@ -1,4 +1,4 @@
-"""Tables of voters that state a privacy profile: the oracle's own answers, and the product's against them."""
+"""Tables for voters with a privacy profile: the answers of an oracle, and those of the product against them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _enumeration(text: str, monotone: bool) -> Enumeration:
 
 
 def enumerated(case: Case, *, monotone: bool = True) -> float:
-    """The optimum of a case by enumeration."""
+    """Return the optimum of a case by enumeration."""
     every = enumeration_of(case, monotone=monotone)
     return every.optimum(every.plurality_worth(), *[tuple(point) for point in case["target"]])
 
@@ -82,20 +82,20 @@ def test_monotone_maps_are_as_bad_as_all_maps(groups: Any, classes: int, target:
         ([(math.inf, 0.0)], 2),
         ([(0.0, 0.0597853), (0.3, 0.00147645)], 5),
         ([(0.0, 0.02), (0.1, 0.004), (0.3, 0.0)], 5),
-        ([(0.1, 1e-5), (0.2, 1e-5)], 4),  # the second says nothing more
+        ([(0.1, 1e-5), (0.2, 1e-5)], 4),  # the second is redundant
     ],
 )
 def test_outcomes_are_the_edges_of_the_region(points: Points, expected: int) -> None:
     edges = outcomes(points)
     assert len(edges) == expected
     assert sum(before for before, _ in edges) == sum(after for _, after in edges) == 1
-    # By falling likelihood ratio, and the same with the data sets exchanged.
+    # By decreasing likelihood ratio, and symmetric under exchange of the data sets.
     ratios = [math.inf if after == 0 else before / after for before, after in edges]
     assert ratios == sorted(ratios, reverse=True)
     for (before, after), (mirrored_after, mirrored_before) in zip(edges, reversed(edges), strict=True):
         assert math.isclose(before, mirrored_before, abs_tol=1e-40)
         assert math.isclose(after, mirrored_after, abs_tol=1e-40)
-    # Every point holds, and each that bounds the region with equality at some event.
+    # Every point holds, and each vertex of the region with equality at some event.
     for epsilon, delta in points:
         if not math.isinf(epsilon):
             loss = sum(max(before - math.exp(epsilon) * after, 0) for before, after in edges)
@@ -103,7 +103,7 @@ def test_outcomes_are_the_edges_of_the_region(points: Points, expected: int) -> 
 
 
 def problem_of(case: Case) -> Problem:
-    """A case as a problem of the product."""
+    """Return a case as a problem of the product."""
     groups = [VoterGroup(K, PrivacyProfile(points)) for K, points in groups_of(case)]
     return Problem(
         groups=groups,
@@ -115,7 +115,7 @@ def problem_of(case: Case) -> Problem:
 
 
 @for_each(("listed", "case"), [(listed, case) for listed in (True, False) for case in CASES if case["corners"] < 9000])
-def test_optimum_is_that_of_enumeration(listed: bool, case: Case) -> None:
+def test_the_optimum_is_that_of_enumeration(listed: bool, case: Case) -> None:
     problem = problem_of(case)
     with pytest.MonkeyPatch.context() as patch:
         if not listed:
@@ -148,7 +148,7 @@ def test_one_point_is_the_problem_of_epsilon_and_delta() -> None:
     assert solve_table(stated).table == solve_table(today).table
 
 
-def test_more_points_are_never_worth_less() -> None:
+def test_more_points_never_lower_the_utility() -> None:
     utilities = [
         solve_table(Problem(groups=[(3, PrivacyProfile(points))], target=Privacy(0.5, 1e-4), classes=3)).utility
         for points in ([(0.6, 0.0)], POINTS, [*POINTS, (0.3, 0.05)], [*POINTS, (0.3, 0.05), (0.45, 0.02)])
@@ -196,7 +196,7 @@ def test_a_target_of_several_points_is_canonical_and_recorded() -> None:
     record = json.loads(json.dumps(table_solution_record(solution)))
     assert record["problem"]["targets"] == [[0.1, 0.05], [0.5, 1e-05]]
     assert table_from_record(record)[2] == solution.certificate
-    # Each target alone allows more, and a table for one of them is not private for the other.
+    # A table for one target alone is more useful, and not private for the other.
     for epsilon, delta in several.target.points:
         alone = solve_table(Problem(groups=[(3, voter)], target=Privacy(epsilon, delta)))
         assert alone.utility > solution.utility + 1e-4
@@ -208,8 +208,8 @@ def test_a_target_of_several_points_is_canonical_and_recorded() -> None:
 
 
 @for_each("seed", range(12))
-def test_hostile_tables_are_judged_as_enumeration_judges_them(seed: int) -> None:
-    """Random tables, and optima moved a little outward, where all corners are listed and where a map is left open."""
+def test_the_verdict_on_hostile_tables_is_that_of_enumeration(seed: int) -> None:
+    """Random tables, and optima moved slightly outward, with all corners listed and with a map left open."""
     case = SMALL[seed]
     chance = np.random.default_rng(seed)
     every = enumeration_of(case)

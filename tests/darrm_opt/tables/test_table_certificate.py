@@ -1,4 +1,4 @@
-"""Certificates of plurality rules against fractions over every vote count and every set of outputs."""
+"""Certificates of tables against fractions, over all vote counts and sets of outputs."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def test_repair_proves_the_doubles_that_it_returns() -> None:
         exact = worst_excess(
             rule.probabilities, problem.K, problem.classes, 1, problem.target.epsilon, problem.target.delta
         )
-        assert exact <= Fraction(1, 10**40)  # the oracle's e^ε is a hair above
+        assert exact <= Fraction(1, 10**40)  # e^ε of the oracle is slightly larger
 
 
 @for_each("proof_of", [EdgeProof, CornerProof])
 @for_each("bound", [1e-9, 0.01, 0.9])
-def test_a_share_makes_an_excess_nothing_and_little_less(proof_of: Any, bound: float) -> None:
-    """The excess is convex in x: at a share s it is at most s of what it is, and 1 − s of the slack at x = 0."""
+def test_scaling_reduces_an_excess_to_just_below_0(proof_of: Any, bound: float) -> None:
+    """The excess is convex in x: at a share s it is at most s times the excess plus (1 − s) times that at x = 0."""
     target = Privacy(0.5, 0.01)
     if proof_of is EdgeProof:
         proof = proof_of(Problem(5, NOT_PRIVATE, target, 1, classes=3))
@@ -96,7 +96,7 @@ def test_a_share_makes_an_excess_nothing_and_little_less(proof_of: Any, bound: f
     assert -1e-5 * slack <= share * bound - (1 - share) * slack <= 0
 
 
-def test_a_certificate_says_what_rounding_may_have_hidden() -> None:
+def test_a_certificate_states_its_rounding_error() -> None:
     problem = Problem(groups=[(3, 0.2)], target=Privacy(1.0), classes=3)
     certificate = solve_table(problem).certificate
     assert 0 < certificate.error == CornerProof(problem).error < 1e-9
@@ -105,13 +105,13 @@ def test_a_certificate_says_what_rounding_may_have_hidden() -> None:
     assert (edges.error, "error" in edges.as_dict()) == (0.0, False)
 
 
-def test_what_is_private_is_not_changed() -> None:
+def test_a_private_table_is_not_changed() -> None:
     problem = Problem(7, NOT_PRIVATE, Privacy(1.0, 1e-4), 1, classes=3)
     rule = solve_table(problem).table
     assert certify_table(problem, rule)[0] is rule
 
 
-def test_the_certificate_names_the_tightest_place() -> None:
+def test_a_certificate_has_the_tightest_edge() -> None:
     problem = Problem(6, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3)
     solution = solve_table(problem)
     certificate, rule = solution.certificate, solution.table
@@ -129,7 +129,7 @@ def test_the_certificate_names_the_tightest_place() -> None:
 
 
 @pytest.mark.parametrize("abstention", [False, True])
-def test_a_rule_that_is_not_private_is_refuted(abstention: bool) -> None:
+def test_a_table_that_is_not_private_is_refuted(abstention: bool) -> None:
     problem = Problem(5, NOT_PRIVATE, Privacy(0.1, 1e-6), 1, classes=3, abstention=abstention)
     cells = partition_cells(problem)
     values = np.zeros(cells.values.size)
@@ -138,14 +138,14 @@ def test_a_rule_that_is_not_private_is_refuted(abstention: bool) -> None:
     with pytest.raises(NotPrivate, match=r"from the counts \(.*class \d.*certify_table") as caught:
         verify_table(problem, rule)
     assert 0.2 < caught.value.excess < 1
-    if abstention:  # ⊥ depends on the data alone
+    if abstention:  # only ⊥ depends on the data
         values = np.zeros(cells.values.size)
         values[cells.values == ABSTENTION] = [float(owner % 2) for owner in range(len(cells.partitions))]
         with pytest.raises(NotPrivate, match=r"\{no class\}|class"):
             verify_table(problem, Table(partition_cells(problem), values))
 
 
-def test_one_unit_in_the_last_place_too_much_is_seen() -> None:
+def test_an_excess_of_one_unit_in_the_last_place_is_detected() -> None:
     problem = Problem(3, NOT_PRIVATE, Privacy(0.0, 0.25), 1, classes=2)
     private = Table(partition_cells(problem), [0.0, 0.0, 0.0, 0.0])
     assert verify_table(problem, private).margin == pytest.approx(0.25, abs=1e-12)
@@ -158,7 +158,7 @@ def test_one_unit_in_the_last_place_too_much_is_seen() -> None:
         verify_table(problem, Table(partition_cells(problem), [0.5, 0.5, over, 1 - over]))
 
 
-def test_the_rest_is_shared_equally_and_sums_are_exact() -> None:
+def test_the_rest_is_divided_equally_and_sums_are_exact() -> None:
     rule = Table(histograms(3, 3, 1, abstention=False), [0.25, 0.5, 0.125, 0.125, 1.0, 0.0])
     assert rule.probabilities((1, 1, 1)) == [Fraction(1, 3)] * 3
     assert rule.probabilities((0, 2, 1)) == [Fraction(5, 24), Fraction(14, 24), Fraction(5, 24)]
@@ -182,7 +182,7 @@ def test_invalid_tables_are_refused(values: object, message: str) -> None:
         Table(histograms(3, 3, 1, abstention=False), values)
 
 
-def test_a_rule_of_other_voters_is_refused() -> None:
+def test_a_table_for_other_voters_is_refused() -> None:
     with refused("table"):
         verify_table(
             Problem(4, NOT_PRIVATE, Privacy(1.0), 1, classes=2), Table(histograms(3, 2, 1, abstention=False), [0.0] * 4)
@@ -202,7 +202,7 @@ RECORDED: list[tuple[Any, Any, dict[str, Any]]] = [  # a problem, the stricter o
         Problem(groups=[(3, 0.9, 1e-3), (1, math.inf)], target=Privacy(1.0, 1e-3), affected=2, classes=3),
         {"groups": [{"K": 3, "epsilon": 0.5, "Delta": 1e-3}, {"K": 1, "epsilon": "inf", "Delta": 0.0}]},
     ),
-    (  # the table is not private for voters that promise one of the points alone
+    (  # the table is not private for voters with only one of the points
         Problem(groups=[(3, PrivacyProfile([(0.0, 0.15), (0.6, 0.0)]))], target=Privacy(0.7), classes=3),
         Problem(groups=[(3, 0.6)], target=Privacy(0.7), classes=3),
         {"groups": [{"K": 3, "profile": [[0.0, 0.15], [0.6, 0.0]]}]},
@@ -211,7 +211,7 @@ RECORDED: list[tuple[Any, Any, dict[str, Any]]] = [  # a problem, the stricter o
 
 
 @for_each(("problem", "stricter", "part"), RECORDED)
-def test_records_read_back_bit_for_bit_and_are_proved_again(
+def test_records_round_trip_bit_for_bit_and_are_verified(
     problem: Problem, stricter: Problem, part: dict[str, Any]
 ) -> None:
     solution = solve_table(problem)
@@ -238,11 +238,11 @@ def test_records_read_back_bit_for_bit_and_are_proved_again(
 
 
 SLIGHT = (0.0, 2.0**-53, 1e-15, 1e-14, 6e-14, 2e-13, 1e-12, 1e-9, 1e-3)
-"""What a value of a table is raised or lowered by, around what rounding and the grid of a problem's numbers hide."""
+"""Changes of a value of a table, of the size of rounding errors and of the grid of the problem's numbers."""
 
 
 def changed_slightly(solution: TableSolution, rng: np.random.Generator) -> Iterator[Table]:
-    """Yield tables that differ from a solution by little, in one value or in all."""
+    """Yield tables that differ slightly from a solution, in one value or in all."""
     values, cells = solution.table.values, solution.table.cells
     inner = np.flatnonzero((values > 0.01) & (values < 0.99))
     for step in SLIGHT:
@@ -264,8 +264,8 @@ def verdict(problem: Problem, table: Table) -> str:
 
 
 @pytest.mark.parametrize("groups", [False, True])
-def test_a_table_is_refuted_only_by_what_is_true_of_the_numbers_as_typed(groups: bool) -> None:
-    """Exact fractions decide, for the ε and δ that were typed and not for those of the strictest reading."""
+def test_a_table_is_refuted_only_if_it_violates_the_numbers_as_given(groups: bool) -> None:
+    """By exact fractions, for the given ε and δ and not for those of the strictest reading."""
     rng, verdicts = np.random.default_rng(5), Counter[str]()
     for number in range(4 if groups else 10):
         classes, epsilon = 2 + number % 2, float(rng.choice([0.3, rng.uniform(0.1, 0.5 if groups else 2.0)]))
@@ -291,8 +291,8 @@ def test_a_table_is_refuted_only_by_what_is_true_of_the_numbers_as_typed(groups:
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-12, 1e-9])
-def test_an_answer_is_never_below_a_release_that_ignores_the_votes(epsilon: float) -> None:
-    """With ⊥ the uniform release abstains, and the repair of a strict target mixes with it."""
+def test_an_answer_is_at_least_as_useful_as_a_release_that_ignores_the_votes(epsilon: float) -> None:
+    """With ⊥ the uniform release abstains, and the repair for a strict target mixes with it."""
     for problem in (
         Problem(groups=[(3, 0.3), (2, 0.5)], target=Privacy(epsilon), abstention=True),
         Problem(4, NOT_PRIVATE, Privacy(epsilon), 1, classes=3, abstention=True),

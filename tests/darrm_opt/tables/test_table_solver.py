@@ -1,4 +1,4 @@
-"""The optimal plurality rule against full enumeration, published values, its relatives and its extremes."""
+"""The optimal table against enumeration, published values, relations and extremes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ISSUE = Favoured((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
         (1.0, 1e-5, {"lp": 0.901, "permute_and_flip": 0.887, "exponential": 0.838, "gnmax": 0.770}),
     ],
 )
-def test_values_of_one_release(epsilon: float, delta: float, expected: dict[str, float]) -> None:
+def test_values_of_one_release_are_the_published_ones(epsilon: float, delta: float, expected: dict[str, float]) -> None:
     problem = Problem(11, NOT_PRIVATE, Privacy(epsilon, delta), 1, classes=3)
     solution = solve_table(problem, ISSUE)
     measured = {"lp": solution.utility, **{one.name: one.utility for one in table_baselines(problem, ISSUE)}}
@@ -76,7 +76,7 @@ def test_values_of_one_release(epsilon: float, delta: float, expected: dict[str,
         (5, 4, 2, 1.0, 1e-4),
     ],
 )
-def test_the_optimum_is_that_of_every_rule_and_every_set(
+def test_the_optimum_is_that_of_the_full_program(
     K: int, classes: int, affected: int, epsilon: float, delta: float
 ) -> None:
     problem = Problem(K, NOT_PRIVATE, Privacy(epsilon, delta), affected, classes=classes)
@@ -89,7 +89,7 @@ def test_the_optimum_is_that_of_every_rule_and_every_set(
 
 
 @pytest.mark.parametrize("price", [0.0, 0.5, 3.0])
-def test_the_optimum_with_abstention(price: float) -> None:
+def test_the_optimum_with_abstention_is_that_of_the_full_program(price: float) -> None:
     problem = Problem(5, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3, abstention=True)
     solution = solve_table(problem, PluralityObjective(ISSUE, price=price))
     law = alike(favoured_law(5, 3, ISSUE.chances))
@@ -105,7 +105,7 @@ def test_two_classes_are_the_majority_of_voters_that_are_not_private() -> None:
         majority = solve(Problem(K, Privacy(math.inf), target, affected), histogram(counts.tolist()))
         prior = PastVotes(tuple(((l, K - l), int(counts[l])) for l in range(K + 1)))
         plurality = solve_table(Problem(K, NOT_PRIVATE, target, affected, classes=2), prior)
-        # γ releases the majority, else a fair coin: right with (1 + γ)/2.
+        # γ releases the majority, else a fair coin: right with probability (1 + γ)/2.
         assert plurality.utility == pytest.approx((1 + majority.utility) / 2, abs=1e-7)
         for l in range(K // 2 + 1, K + 1):
             first = plurality.table.probabilities((l, K - l))[0]
@@ -139,7 +139,7 @@ def test_never_below_any_mechanism() -> None:
             assert utility(table, best.objective) <= best.utility + 1e-8, (problem, name)
 
 
-def test_more_budget_never_hurts_and_reach_never_helps() -> None:
+def test_utility_increases_with_the_target_and_decreases_with_affected() -> None:
     worth = [
         solve_table(Problem(9, NOT_PRIVATE, Privacy(e, 1e-4), 1, classes=3), ISSUE).utility
         for e in (0.0, 0.1, 0.5, 1, 3)
@@ -150,7 +150,7 @@ def test_more_budget_never_hurts_and_reach_never_helps() -> None:
     assert reach[0] > reach[1] > reach[2]
 
 
-def test_abstention_is_never_worse_and_dearer_errors_are_fewer() -> None:
+def test_abstention_is_never_worse_and_a_higher_price_gives_fewer_errors() -> None:
     silent = []
     for price in (0.0, 1.0, 5.0):
         objective = PluralityObjective(ISSUE, price=price)
@@ -162,7 +162,7 @@ def test_abstention_is_never_worse_and_dearer_errors_are_fewer() -> None:
     assert silent[0] < silent[-1]
 
 
-def test_a_time_limit_leaves_a_private_rule_and_an_honest_gap() -> None:
+def test_a_time_limit_leaves_a_private_table_and_a_valid_gap() -> None:
     problem = Problem(30, NOT_PRIVATE, Privacy(0.1, 1e-5), 1, classes=4)
     solution = solve_table(problem, ISSUE, time_limit=1e-3)
     assert solution.status is Status.TIME_LIMIT
@@ -193,18 +193,18 @@ def test_partitions_and_edges_are_complete(K: int, classes: int) -> None:
             }
 
 
-def test_sizes_that_are_quoted() -> None:
+def test_documented_sizes() -> None:
     quoted = {(30, 3): 91, (50, 3): 234, (100, 3): 884, (30, 4): 297, (50, 4): 1154, (100, 4): 8037, (30, 5): 674,
               (50, 5): 3765, (100, 5): 46262, (30, 6): 1206, (20, 10): 530}  # fmt: skip
     assert {each: partition_count(*each) for each in quoted} == quoted
 
 
-def test_many_classes_and_few_voters() -> None:
+def test_many_classes_and_few_voters_are_solved() -> None:
     problem = Problem(3, NOT_PRIVATE, Privacy(6.0, 1e-3), 1, classes=1000)
     solution = solve_table(problem, Dirichlet(0.01))
     assert solution.gap <= 1e-6
     assert all(one.utility <= solution.utility + 1e-8 for one in table_baselines(problem, Dirichlet(0.01)))
-    # A class without votes is one of at least 997: the same as with the few that can be told apart, and a rest.
+    # At least 997 classes have no votes: equal to a few distinguishable ones and a rest.
     assert solution.utility > 0.5
 
 
@@ -218,7 +218,7 @@ def test_many_classes_and_few_voters() -> None:
         Problem(5, NOT_PRIVATE, Privacy(40.0, 0.999), 2, classes=4),
     ],
 )
-def test_extremes_are_answered_with_a_proof(problem: Problem) -> None:
+def test_extreme_problems_have_a_proof(problem: Problem) -> None:
     objective = PluralityObjective(Dirichlet(1.0), "any", 1.0)
     solution = solve_table(problem, objective)
     assert solution.certificate.margin >= 0
@@ -226,7 +226,7 @@ def test_extremes_are_answered_with_a_proof(problem: Problem) -> None:
     assert all(one.utility <= solution.utility + 1e-7 for one in table_baselines(problem, objective))
 
 
-def test_what_is_too_large_is_refused_with_advice() -> None:
+def test_problems_that_are_too_large_are_refused_with_advice() -> None:
     with pytest.raises(InvalidInput, match=r"46,262.*needs no table"):
         solve_table(Problem(100, NOT_PRIVATE, Privacy(1.0), 1, classes=5), "dirichlet(1)")
     with pytest.raises(InvalidInput, match="among 1000 classes have more"):
@@ -235,8 +235,8 @@ def test_what_is_too_large_is_refused_with_advice() -> None:
 
 @for_each("delta", [0.0, 2.4e-12])
 @for_each("price", [0.0, 4.0])
-def test_where_the_target_leaves_nothing_the_best_constant_rule_is_found(delta: float, price: float) -> None:
-    # Repair would mix nearly everything with the uniform rule, which releases nothing one time in four.
+def test_at_target_0_the_best_constant_table_is_found(delta: float, price: float) -> None:
+    # The repair would mix mostly with the uniform table, which abstains with probability 1/4.
     problem = Problem(6, NOT_PRIVATE, Privacy(0.0, delta), 3, classes=3, abstention=True)
     solution = solve_table(problem, PluralityObjective(Dirichlet(0.9), price=price))
     assert solution.utility == pytest.approx(max(0.0, 1 / 3 - price * 2 / 3), abs=1e-9)
@@ -244,7 +244,7 @@ def test_where_the_target_leaves_nothing_the_best_constant_rule_is_found(delta: 
 
 
 @pytest.mark.slow
-def test_a_vocabulary_is_refused_with_what_takes_it() -> None:
+def test_a_vocabulary_is_refused_with_the_mechanisms_that_accept_it() -> None:
     with refused("classes", "50257") as error:
         Problem(5, NOT_PRIVATE, Privacy(1.0), 1, classes=50_257)
     assert "take up to 1,048,576 classes" in error.value.advice
@@ -271,13 +271,13 @@ def test_invalid_problems_are_refused() -> None:
 
 
 @for_each("text", ["favoured(0.4,0.9)", "beta(3.0,2.0)", "dirichlet(0.5)", "histogram(3,1,0:5; 2,2,0:1)"])
-def test_priors_read_as_they_are_written(text: str) -> None:
+def test_priors_round_trip(text: str) -> None:
     assert str(parse_prior(text)) == text
     K = 4
     assert math.fsum(parse_prior(text).masses(histograms(K, 3, 1, False))) == pytest.approx(1, abs=1e-12)
 
 
-def test_masses_are_those_of_the_votes_one_by_one() -> None:
+def test_masses_are_those_of_enumerated_votes() -> None:
     cells = histograms(6, 3, 1, False)
     direct = dict.fromkeys(cells.partitions, 0.0)
     for counts, mass in favoured_law(6, 3, (0.4, 0.7)).items():
@@ -292,12 +292,12 @@ def test_masses_are_those_of_the_votes_one_by_one() -> None:
 @for_each(
     "text", ["", "favoured", "favoured()", "favoured(1.5)", "beta(1)", "dirichlet(0)", "histogram(1:x)", "other(1)"]
 )
-def test_invalid_priors(text: str) -> None:
+def test_invalid_priors_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse_prior(text)
 
 
-def test_a_prior_that_does_not_fit() -> None:
+def test_a_prior_for_other_voters_is_refused() -> None:
     problem = Problem(5, NOT_PRIVATE, Privacy(1.0), 1, classes=3)
     with pytest.raises(InvalidInput, match="at least 1/3"):
         solve_table(problem, Favoured((0.2,)))
@@ -311,7 +311,7 @@ def test_a_prior_that_does_not_fit() -> None:
 
 
 def another_way(monkeypatch: pytest.MonkeyPatch, problem: Problem, goal: PluralityObjective, way: int) -> TableSolution:
-    """Solve from another private rule to start with, with another seed and another pivot rule."""
+    """Solve from another private table, with another seed and another pivot rule."""
     from darrm_opt.tables import edge_program
     from darrm_opt.tables.edge_program import EdgeProgram
 
@@ -350,7 +350,7 @@ def test_the_table_does_not_depend_on_the_start(
 
 
 @pytest.mark.parametrize("prior", ["histogram(12,0,0,0:5;6,4,1,1:3)", "favoured(1.0)"])
-def test_where_votes_have_no_weight_utility_and_their_release_alone_are_determined(
+def test_if_votes_have_weight_0_only_the_utility_and_the_other_votes_are_determined(
     monkeypatch: pytest.MonkeyPatch, prior: str
 ) -> None:
     problem, goal = Problem(12, NOT_PRIVATE, Privacy(2.0, 1e-6), 1, classes=4), PluralityObjective(parse_prior(prior))
@@ -363,7 +363,7 @@ def test_where_votes_have_no_weight_utility_and_their_release_alone_are_determin
         assert verify_table(problem, found.table).margin >= 0
 
 
-def test_changes_of_many_votes_are_listed_without_dead_ends() -> None:
-    # One vote for each class: l classes lose theirs, and the others share l votes.
+def test_changes_of_many_votes_are_listed_directly() -> None:
+    # One vote for each class: l classes lose theirs, and the others get l votes.
     expected = sum(partition_count(moved, 24 - moved) for moved in range(1, 24))
     assert sum(1 for _ in changes((1,) * 24, 24)) == expected

@@ -1,4 +1,4 @@
-"""The campaign that holds plurality certificates against exact enumeration, in short, and that it can fail."""
+"""Table certificates against exact enumeration: the campaign in short, and that it can fail."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 from campaigns.plurality import finding, row
 
 
-def test_certified_rules_hold_exactly() -> None:
+def test_certified_tables_hold_exactly() -> None:
     for number in range(30):
         found = finding(1, number)
         assert found.holds, found
@@ -16,7 +16,7 @@ def test_certified_rules_hold_exactly() -> None:
         assert row(found).faults == []
 
 
-def test_a_breach_would_be_told() -> None:
+def test_a_violation_is_reported() -> None:
     found = finding(0, 0)
     for wrong in (replace(found, excess=Fraction(1, 10**12)), replace(found, same=False)):
         assert not wrong.holds

@@ -1,4 +1,4 @@
-"""Votes that are missing, masked or something else: what they become, by enumeration, and what is refused."""
+"""Missing, masked and invalid votes: completion, by enumeration, and refusals."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_voter_moves_one_vote_of_its_group_whether_it_votes_or_not(how: str, g
                 assert (filled[votes][outside] == filled[neighbour][outside]).all()
 
 
-def test_missing_votes_are_dealt_in_turn_and_leave_the_others_as_they_are() -> None:
+def test_missing_votes_are_assigned_in_turn_and_others_are_unchanged() -> None:
     row = [2, NAN, NAN, 2, NAN, NAN]
     assert fill_missing([row, row], 3, "evenly").tolist() == [[2, 0, 1, 2, 2, 0], [2, 1, 2, 2, 0, 1]]
     assert fill_missing([row], 4, "class").tolist() == [[2, 3, 3, 2, 3, 3]]
@@ -48,14 +48,14 @@ def test_missing_votes_are_dealt_in_turn_and_leave_the_others_as_they_are() -> N
     masked = np.ma.array([[0, 0, 2, 2, 2]], mask=[[False, False, True, True, True]])
     for table in (masked, [masked[0]], [[0, 0, None, None, None]], [[0, 0, NAN, NAN, NAN]]):
         assert fill_missing(table, 3, "evenly").tolist() == [[0, 0, 0, 1, 2]]
-    gone = type("NAType", (), {})()  # what pandas has for a missing whole number
+    gone = type("NAType", (), {})()  # as pandas represents a missing integer
     assert fill_missing(np.array([[0, 1], [gone, 1]]), 2, "evenly").tolist() == [[0, 1], [1, 1]]
 
 
 def test_invalid_missing_votes_are_refused() -> None:
     with refused("how", "'random'"):
         fill_missing([[0, 1]], 2, "random")
-    with refused("how", "'class'"):  # of two classes one would be left
+    with refused("how", "'class'"):  # one of two classes would remain
         fill_missing([[0, 1]], 2, "class")
     with refused("value", "1"):
         fill_missing([[0, 1]], 2, "evenly", value=1)
@@ -65,7 +65,7 @@ def test_invalid_missing_votes_are_refused() -> None:
 
 
 def test_masked_votes_are_refused_everywhere() -> None:
-    # numpy.asarray drops a mask: what was masked would vote.
+    # numpy.asarray drops a mask: masked entries would vote.
     masked = np.ma.array([[0, 0, 2, 2, 2]], mask=[[False, False, True, True, True]])
     for votes in (masked, [masked[0]]):
         with refused("votes") as error:
@@ -83,7 +83,7 @@ def test_masked_votes_are_refused_everywhere() -> None:
         randomised_signs(signs, 1.0)
     with refused("signs"):
         release_signs(PrivateVote(mechanism_class("permute_and_flip").of(1, 2, 1.0)), signs)
-    assert SURE.release_many(np.ma.array([[0, 0, 2, 2, 2]])).tolist() == [2]  # nothing of it is masked
+    assert SURE.release_many(np.ma.array([[0, 0, 2, 2, 2]])).tolist() == [2]  # without masked entries
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_masked_votes_are_refused_everywhere() -> None:
     ],
 )
 @pytest.mark.parametrize("classes", [2, 3])
-def test_the_advice_is_about_the_type_of_the_votes(votes: np.ndarray, advice: str, classes: int) -> None:
+def test_the_advice_depends_on_the_type_of_the_votes(votes: np.ndarray, advice: str, classes: int) -> None:
     with refused("votes") as error:
         checked_for(votes, 2, classes)
     assert advice in error.value.advice
@@ -104,7 +104,7 @@ def test_the_advice_is_about_the_type_of_the_votes(votes: np.ndarray, advice: st
 
 
 class Predicts:
-    """A teacher that predicts what it was given."""
+    """A teacher with given predictions."""
 
     def __init__(self, predicted: Any) -> None:
         self.predicted = predicted
@@ -114,7 +114,7 @@ class Predicts:
         return self.predicted
 
 
-def test_teachers_that_predict_no_classes_are_refused() -> None:
+def test_predictions_other_than_classes_are_refused() -> None:
     for predicted in (np.eye(2), np.array([0.3, 0.7]), np.ma.array([0, 1], mask=[False, True])):
         with refused("prediction"):
             collect_votes([[Predicts(predicted)]], np.zeros((2, 1)))

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 from support.darrm_runner import run, run_json
 from support.live import serving
-from support.patient import patient
+from support.patient import client_fixture, patient
 
 from api.app import create_app
 from darrm_client import DarrmClient
@@ -47,10 +47,7 @@ QUESTIONS: dict[str, tuple[Problem, tuple[str, ...], dict[str, Any]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[TestClient]:
-    with TestClient(create_app(patient()), raise_server_exceptions=False) as client:
-        yield client
+service = client_fixture(patient())
 
 
 @pytest.fixture(scope="module")

@@ -24,11 +24,21 @@ from markdown.extensions.toc import slugify  # type: ignore[import-untyped]  # s
 from support.paths import ROOT
 from support.served import serving
 
+from api.schemas.questions import DesignRequest
 from api.settings import PREFIX, Settings
 from darrm.cli import all_verbs, load
 from darrm.cli.parser import Command, CommandOption
+from darrm_opt.design.backends import BACKENDS
+from darrm_opt.design.objective import FAMILIES
 from darrm_opt.design.solution import Status
+from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
+from darrm_opt.planning.question import MAX_EXACT_QUERIES
+from darrm_opt.planning.ranking import MIN_ACCURACY
+from darrm_opt.problem import MAX_GROUP_CLASSES
+from darrm_opt.questions.design import Design
 from darrm_opt.questions.registry import QUESTIONS
+from darrm_opt.tables.corners import MAX_CORNERS
+from darrm_opt.tables.problem import MAX_PARTITIONS
 from tools.pages import PAGES
 
 VERBS = all_verbs()
@@ -196,11 +206,6 @@ def test_every_verb_is_shown_at_work() -> None:
 
 
 def test_the_choices_of_an_option_are_those_of_the_registries() -> None:
-    from api.schemas.questions import DesignRequest
-    from darrm_opt.design.backends import BACKENDS
-    from darrm_opt.design.objective import FAMILIES
-    from darrm_opt.questions.design import Design
-
     declared = {(verb, p.name): p.declared for verb in VERBS for p in Command.of(load(verb)).parameters}
     backends = {verb: each for (verb, name), each in declared.items() if name == "backend"}
     assert {"solve", "precompute"} <= set(backends)
@@ -385,13 +390,6 @@ def test_the_shelf_for_users_is_short() -> None:
 
 
 def test_the_limits_that_pages_state_are_those_of_the_code() -> None:
-    from darrm_opt.planning.class_candidates import MAX_RULE_PARTITIONS
-    from darrm_opt.planning.question import MAX_EXACT_QUERIES
-    from darrm_opt.planning.ranking import MIN_ACCURACY
-    from darrm_opt.problem import MAX_GROUP_CLASSES
-    from darrm_opt.tables.corners import MAX_CORNERS
-    from darrm_opt.tables.problem import MAX_PARTITIONS
-
     stated = {
         "classes": (
             f"more than {MAX_PARTITIONS:,} partitions, or of groups with more than {MAX_CORNERS // 10**6} million",

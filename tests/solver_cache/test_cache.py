@@ -67,8 +67,8 @@ def problem_of(case: dict[str, Any]) -> Problem:
 
 
 @pytest.mark.parametrize("case", ANSWERS["answers"], ids=lambda case: str(case["objective"]))
-def test_an_answer_that_changes_needs_another_core_version(case: dict[str, Any]) -> None:
-    """If this fails for good reason, raise CORE and write the new answers: else old caches serve the old ones."""
+def test_changed_answers_need_another_core_version(case: dict[str, Any]) -> None:
+    """If this fails for a good reason, raise CORE and record the new answers: else old caches return the old ones."""
     assert ANSWERS["core"] == solver_cache.CORE
     found = cached_solve(problem_of(case), case["objective"], case["shape"], store=open_store("memory")).solution
     assert found.gamma == pytest.approx(case["gamma"], abs=1e-6)
@@ -117,7 +117,7 @@ def test_everything_that_changes_the_answer_changes_the_key(monkeypatch: pytest.
 
 
 def test_a_key_draws_no_scenarios() -> None:
-    problem = Problem(5001, Privacy(0.1), Privacy(0.3))  # to draw these, and weigh them, would take hours
+    problem = Problem(5001, Privacy(0.1), Privacy(0.3))  # drawing and weighing these would take hours
     request = DesignSpec(problem, "expected_error(scenarios=10000)")
     assert request.key != DesignSpec(problem, "expected_error(scenarios=9999)").key
     with pytest.raises(InvalidInput, match=r"scenarios = '3 voters' is not valid: expected K = 11 probabilities"):
@@ -142,7 +142,7 @@ def test_invalid_questions_have_no_key(arguments: tuple[Any, ...], text: str) ->
 # ------------------------------------------------------------------------------------- validation of a row
 
 
-def test_a_row_comes_back_bit_by_bit_and_proved_again() -> None:
+def test_a_row_is_read_bit_for_bit_and_verified() -> None:
     assert validate_row(None, REQUEST) == solver_cache.Validation("miss")
     found = validate_row(GOOD, REQUEST)
     assert found.decision == "hit"
@@ -163,11 +163,11 @@ def uneven_gamma(record: dict[str, Any]) -> None:
 
 
 def quieter_gamma(record: dict[str, Any]) -> None:
-    record["gamma"] = [value / 2 for value in record["gamma"]]  # private, but not the answer
+    record["gamma"] = [value / 2 for value in record["gamma"]]  # private, but not the optimum
 
 
 def at(record: Any, path: Sequence[Any]) -> Any:
-    """Return what holds the last name of a path."""
+    """Return the parent of the last name of a path."""
     return reduce(operator.getitem, path[:-1], record)
 
 
@@ -240,7 +240,7 @@ def test_a_tampered_record_is_damaged_even_if_its_hash_fits(change: Callable[[An
         raise ValueError(found.reason)
 
 
-def test_a_gamma_that_is_not_monotone_does_not_pass_for_one_that_is() -> None:
+def test_a_gamma_that_is_not_monotone_is_refused_as_monotone() -> None:
     problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)  # its free optimum is not monotone
     free = kept_row(DesignSpec(problem))
     found = validate_row(edited(setter("shape", to="monotone"), free), DesignSpec(problem, shape="monotone"))
@@ -263,7 +263,7 @@ def test_another_version_is_stale(row: Row, reason: str) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 0.999])
 @pytest.mark.parametrize("hashed", [False, True])
-def test_a_record_cut_short_is_damaged(share: float, hashed: bool) -> None:
+def test_a_truncated_record_is_damaged(share: float, hashed: bool) -> None:
     short = GOOD.record[: int(share * len(GOOD.record))]
     row = rehashed(GOOD, short) if hashed else replace(GOOD, record=short)
     found = validate_row(row, REQUEST)
@@ -313,7 +313,7 @@ def test_any_changed_letter_is_detected(place: int, letter: str) -> None:
 # ------------------------------------------------------------------------------------------- lookup, solve, store
 
 
-def test_the_second_answer_is_the_first_bit_by_bit(store: Store) -> None:
+def test_the_second_answer_is_the_first_bit_for_bit(store: Store) -> None:
     first = cached_solve(PROBLEM, store=store)
     second = cached_solve(PROBLEM, store=store, method="enumerate", backend="cvxpy")
     assert (first.decision, first.hit, first.stored, first.trouble) == ("miss", False, True, "")
@@ -372,7 +372,7 @@ def test_answers_solved_elsewhere_replace_invalid_rows(store: Store, bad: Row, d
 def test_an_answer_at_the_provable_limit_is_stored(
     store: Store, status: Status, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Solving again would end there again, however long it takes."""
+    """Solving again would stop at the same limit, with any time."""
     monkeypatch.setattr(
         solver_cache.solve, "solve", lambda *asked, **choices: replace(solve(*asked, **choices), status=status)
     )
@@ -381,8 +381,8 @@ def test_an_answer_at_the_provable_limit_is_stored(
     assert (second.decision, solution_record(second.solution)) == ("hit", solution_record(first.solution))
 
 
-def test_a_monotone_answer_cut_short_is_not_stored(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """K > 120 and more than 64 voters off their ends in the mean: no other stage would notice that time ran out."""
+def test_a_monotone_answer_at_a_time_limit_is_not_stored(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """K > 120 with a mean of more than 64 voters away from the ends: no other stage would detect the time limit."""
     problem = Problem.from_allowance(121, 3, 0.1, 0.55)
     with monkeypatch.context() as patched:
         patched.setattr(CuttingPlanes, "_maximise", lambda self, *_: (Status.TIME_LIMIT, self.incumbent, 1.0))
@@ -394,7 +394,7 @@ def test_a_monotone_answer_cut_short_is_not_stored(store: Store, monkeypatch: py
 @pytest.mark.parametrize(
     "answered", [partial(cached_solve, PROBLEM, time_limit=1e-9), partial(keep, solve(PROBLEM, time_limit=1e-9))]
 )
-def test_an_answer_cut_short_is_returned_but_not_stored(
+def test_an_answer_at_a_time_limit_is_returned_but_not_stored(
     store: Store, answered: Callable[..., CachedSolution[Solution]]
 ) -> None:
     answer = answered(store=store)
@@ -405,7 +405,7 @@ def test_an_answer_cut_short_is_returned_but_not_stored(
     assert cached_solve(PROBLEM, store=store).stored
 
 
-def test_a_solve_that_is_interrupted_leaves_nothing(store: Store) -> None:
+def test_an_interrupted_solve_stores_nothing(store: Store) -> None:
     def interrupt(_: object) -> None:
         raise KeyboardInterrupt
 
@@ -444,7 +444,7 @@ def test_invalid_choices_are_refused_even_for_stored_answers(choice: dict[str, A
         cached_solve(PROBLEM, store=store, **choice)
 
 
-def test_a_missing_solver_is_an_error_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
+def test_a_missing_solver_is_an_error_and_stores_nothing(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     monkeypatch.setitem(__import__("sys").modules, "gurobipy", None)
     with pytest.raises(BackendUnavailable, match="gurobi"):
         cached_solve(PROBLEM, backend="gurobi", store=store)
@@ -452,7 +452,7 @@ def test_a_missing_solver_is_an_error_and_leaves_nothing(monkeypatch: pytest.Mon
 
 
 class FullStore(DatabaseStore):
-    """A store on a disk with no room left."""
+    """A store on a full disk."""
 
     def put(self, row: Row, replacing: Row | None = None, clients: Collection[str] = ()) -> Row:  # noqa: ARG002 — all fail
         raise CacheError(self.url, "database or disk is full", "Make room there.")
@@ -470,13 +470,13 @@ def test_an_answer_that_cannot_be_stored_is_returned(
 
 
 class CrowdedStore(DatabaseStore):
-    """A store where another process is always faster by a hair."""
+    """A store in which another process is always slightly faster."""
 
     def __init__(self, theirs: Row) -> None:
         super().__init__("memory")
         self.theirs = theirs
 
-    def get(self, key: str) -> Row | None:  # noqa: ARG002 — nothing is there yet when one looks
+    def get(self, key: str) -> Row | None:  # noqa: ARG002 — empty at each look-up
         return None
 
     def put(self, row: Row, replacing: Row | None = None, clients: Collection[str] = ()) -> Row:  # noqa: ARG002 — the first
@@ -530,7 +530,7 @@ def test_answers_solved_elsewhere_are_stored(store: Store) -> None:
     mine = solve(PROBLEM)
     answer = keep(mine, store)
     assert (answer.decision, answer.stored, answer.trouble) == ("miss", True, "")
-    assert keep(replace(mine, backend="gurobi"), store).solution.backend == mine.backend  # the first one stands
+    assert keep(replace(mine, backend="gurobi"), store).solution.backend == mine.backend  # the first one stays
     assert keep(mine, store).decision == "hit"
     assert set(store.hits.counts.values()) == {0}
     assert cached_solve(PROBLEM, store=store).hit

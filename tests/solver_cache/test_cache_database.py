@@ -25,7 +25,7 @@ PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.1)
 
 @contextmanager
 def python(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a script in another process that has said "ready"; it goes on when its input gets a line."""
+    """Start a script in another process, wait for "ready"; it continues after a line of input."""
     command = [sys.executable, "-c", script, *arguments]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -40,7 +40,7 @@ def python(script: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def go(*processes: subprocess.Popen[str]) -> list[str]:
-    """Let waiting processes go on at once; return what they print until they end, which must be well."""
+    """Let waiting processes continue together; return their output, and check that they succeed."""
     for process in processes:
         assert process.stdin is not None
         process.stdin.write("\n")
@@ -73,7 +73,7 @@ def test_invalid_urls_are_refused(url: str, text: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_a_database_without_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_driver_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(
         CacheError, match=r"its driver is not installed .*For PostgreSQL: pip install 'darrm-opt\[postgres\]'"
@@ -81,7 +81,7 @@ def test_a_database_without_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
         open_store("postgresql+psycopg://someone:secret@host/name")
 
 
-def test_an_unwritable_location(tmp_path: Path) -> None:
+def test_an_unwritable_location_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     before = sorted(tmp_path.rglob("*"))
     url = f"sqlite:///{tmp_path / 'file' / 'cache.sqlite'}"
@@ -91,7 +91,7 @@ def test_an_unwritable_location(tmp_path: Path) -> None:
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
+def test_a_folder_is_refused_as_a_file(tmp_path: Path) -> None:
     with pytest.raises(CacheError, match="unable to open database file"):
         open_store(f"sqlite:///{tmp_path}")
 
@@ -110,7 +110,7 @@ def test_a_read_only_database_fails_before_any_work(tmp_path: Path, monkeypatch:
 
     def configure(connection: sqlite3.Connection) -> None:
         real(connection)
-        connection.execute("PRAGMA query_only = ON")  # permissions would not stop a test that runs as root
+        connection.execute("PRAGMA query_only = ON")  # permissions would not stop root
 
     real = solver_cache.database.connection._configure
     monkeypatch.setattr(solver_cache.database.connection, "_configure", configure)
@@ -140,7 +140,7 @@ def test_an_interrupted_creation_is_completed(tmp_path: Path) -> None:
     empty, without_tables = tmp_path / "empty.sqlite", tmp_path / "cache.sqlite"
     empty.touch()
     with closing(sqlite3.connect(without_tables)) as plain:
-        plain.execute("PRAGMA journal_mode = WAL")  # and then the process died
+        plain.execute("PRAGMA journal_mode = WAL")  # then the process was killed
     for path in (empty, without_tables):
         with closing(open_store(f"sqlite:///{path}")) as store:
             assert list(store.rows()) == []
@@ -208,7 +208,7 @@ def test_concurrent_creation_succeeds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["NULL", "7", "x'00ff'", "'text'", "1e999"])
 @pytest.mark.parametrize("column", ["core", "record", "digest"])
-def test_a_column_of_any_type_is_a_bad_row_and_is_replaced(tmp_path: Path, column: str, value: str) -> None:
+def test_a_row_with_a_value_of_another_type_is_replaced(tmp_path: Path, column: str, value: str) -> None:
     path = tmp_path / "cache.sqlite"
     url = f"sqlite:///{path}"
     with closing(open_store(url)) as store:
@@ -246,7 +246,7 @@ def test_a_new_file_is_private(tmp_path: Path) -> None:
         ("darrm_design_tags", lambda store: store.designs.tag("a", "b")),
     ],
 )
-def test_a_missing_table_is_named(table: str, use: Callable[[Store], object], tmp_path: Path) -> None:
+def test_the_error_of_a_missing_table_names_it(table: str, use: Callable[[Store], object], tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
     with closing(open_store(f"sqlite:///{path}")) as store:
         store.put(Row("a", CORE, "{}", digest("{}")))

@@ -73,7 +73,7 @@ print(json.dumps(told))
 
 @pytest.mark.parametrize("how", ["limit", "disk"])
 def test_a_full_disk_loses_only_unstored_answers(how: str, tmp_path: Path) -> None:
-    """With the system's limit on the size of files, and on a real file system with no room left."""
+    """With the limit of the system on file sizes, and on a real full file system."""
     command = [sys.executable, "-c", FILLING, str(tmp_path), how]
     if how == "disk":
         enter = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c"]
@@ -94,7 +94,7 @@ def test_a_full_disk_loses_only_unstored_answers(how: str, tmp_path: Path) -> No
     assert "Free some disk space." in told["job"]
     assert (
         "Free some disk space." in told["probe"] or told["probe"] == "one page more was written"
-    )  # which may just fit
+    )  # which may still fit
     assert told["afterwards"] is True
     assert told["rows"] >= told["kept"]
     assert told["faults"] == []
@@ -120,7 +120,7 @@ print(json.dumps(told))
 
 
 def test_a_failed_file_system_is_unhealthy(tmp_path: Path) -> None:
-    """With an ext4 whose journal is aborted, as after an error of the disk: caches take writes, nothing is stored."""
+    """With an ext4 whose journal is aborted, as after a disk error: caches accept writes, nothing is stored."""
     image, place = tmp_path / "image", tmp_path / "disk"
     place.mkdir()
     with image.open("wb") as file:
@@ -152,7 +152,7 @@ def content(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def used(path: Path) -> Counter[str]:
-    """Use a file in every way; return what came of it. Anything but an answer or a clear refusal passes through."""
+    """Use a file in every way; return the outcomes. Anything except an answer or a typed error propagates."""
     seen: Counter[str] = Counter()
     for url in (f"sqlite:///{path}?mode=ro", f"sqlite:///{path}"):
         try:
@@ -186,7 +186,7 @@ def test_bytes_overwritten_anywhere_never_give_a_wrong_answer(content: bytes, tm
     rng, seen = random.Random(7), Counter[str]()
     for number in range(30):
         length = rng.choice([1, 16, 512, 4096])
-        place = rng.randrange(len(content) - length) if number % 5 else rng.randrange(8192)  # the schema is there
+        place = rng.randrange(len(content) - length) if number % 5 else rng.randrange(8192)  # the schema is intact
         path = tmp_path / f"{number}.sqlite"
         path.write_bytes(content[:place] + rng.randbytes(length) + content[place + length :])
         seen += used(path)
@@ -194,10 +194,10 @@ def test_bytes_overwritten_anywhere_never_give_a_wrong_answer(content: bytes, tm
     assert seen[f"refused: {DAMAGED}"] > 0
     path = tmp_path / "all.sqlite"
     path.write_bytes(content.replace(b'"gamma":[', b'"gamma":{'))
-    assert used(path)["damaged"] == 2 * len(PROBLEMS[::9])  # for reading only, and then for writing
+    assert used(path)["damaged"] == 2 * len(PROBLEMS[::9])  # read-only, then for writing
 
 
-def test_a_file_cut_anywhere_never_gives_a_wrong_answer(content: bytes, tmp_path: Path) -> None:
+def test_a_file_truncated_anywhere_never_gives_a_wrong_answer(content: bytes, tmp_path: Path) -> None:
     rng, seen = random.Random(8), Counter[str]()
     for number in range(15):
         path = tmp_path / f"{number}.sqlite"
@@ -210,7 +210,7 @@ def test_an_open_connection_takes_no_job_from_an_overwritten_file(tmp_path: Path
     path = tmp_path / "store.sqlite"
     with closing(open_store(f"sqlite:///{path}")) as store:
         store.jobs.submit("a", "gamma", "{}")
-        store.health_check()  # all that was written is in the file, and in the cache of the one connection there is
+        store.health_check()  # all data is in the file, and in the cache of the only connection
         with path.open("r+b") as file:
             file.write(b"not a database any more" * 100)
         for _ in range(2):

@@ -26,12 +26,12 @@ OTHER = Problem.from_allowance(K=9, m=2, epsilon=0.1)
 
 
 def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
-    """Return what is in a folder, to the nanosecond and the letter."""
+    """Return the files of a folder with their contents and times."""
     return {path.name: (path.stat().st_mtime_ns, path.read_bytes()) for path in sorted(folder.iterdir())}
 
 
 def tight(path: Path) -> str:
-    """Make a table, alone in its folder; return the URL to read it."""
+    """Write a table in a folder of its own; return the URL for reading it."""
     path.parent.mkdir(exist_ok=True)
     with closing(open_store(f"sqlite:///{path}")) as store:
         assert cached_solve(KEPT, store=store).stored
@@ -41,7 +41,7 @@ def tight(path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the URL for reading a place that has one answer."""
+    """Return the read-only URL of a store with one answer."""
     if request.param == "sqlite":
         return tight(tmp_path / "tables" / "cache.sqlite")
     place = postgres.server().url(postgres.server().new())
@@ -128,7 +128,7 @@ def test_a_file_without_a_schema_gives_advice(tmp_path: Path) -> None:
     assert path.read_bytes() == b""
 
 
-def test_a_read_only_role_gets_advice(tmp_path: Path) -> None:  # noqa: ARG001 — its own surroundings
+def test_a_read_only_role_gets_advice(tmp_path: Path) -> None:  # noqa: ARG001 — for its environment
     server = postgres.server()
     name = server.new()
     with closing(open_store(server.url(name))) as store:
@@ -173,14 +173,14 @@ def outcomes(*command: str) -> list[str]:
 
 @pytest.fixture
 def readable() -> Iterator[Path]:
-    """Return a folder in which everybody may read; pytest's own are closed to others, again and again."""
+    """Return a folder that all users may read; those of pytest are private."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder) / "tables"
 
 
-def test_a_file_and_a_folder_of_another_owner(readable: Path) -> None:
-    """As a user who may read it and nothing else: root becomes one, others take their own rights away."""
+def test_a_file_and_a_folder_of_another_owner_are_read(readable: Path) -> None:
+    """As a user with read access only: root becomes one, others remove their own write access."""
     tight(readable / "cache.sqlite")
     (readable / "cache.sqlite").chmod(0o444)
     readable.chmod(0o555)
@@ -194,8 +194,8 @@ def test_a_file_and_a_folder_of_another_owner(readable: Path) -> None:
     assert [path.name for path in readable.iterdir()] == ["cache.sqlite"]
 
 
-def test_a_read_only_file_system(tmp_path: Path) -> None:
-    """A real one: the folder is mounted read-only in a mount namespace of its own."""
+def test_a_read_only_file_system_is_read(tmp_path: Path) -> None:
+    """A real one: the folder is mounted read-only in a separate mount namespace."""
     folder = tmp_path / "tables"
     tight(folder / "cache.sqlite")
     enter = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c"]

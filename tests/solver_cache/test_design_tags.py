@@ -1,4 +1,4 @@
-"""Stored designs and their tags: the same in memory, SQLite and PostgreSQL, and apart from the rows that are proved."""
+"""Stored designs and their tags: the same in memory, SQLite and PostgreSQL, and separate from the verified rows."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_pages_are_consecutive_and_complete(filled: Store) -> None:
     assert paged == list(whole)
 
 
-def test_filters_choose_by_the_question(filled: Store) -> None:
+def test_filters_select_by_fields_of_the_question(filled: Store) -> None:
     names = [row.key for row in ROWS]
     assert keys(filled, K=5) == set(names[1:])
     assert keys(filled, epsilon=0.1) == set(names[:3])
@@ -118,13 +118,13 @@ def test_tags_are_added_removed_and_filtered(filled: Store) -> None:
     assert filled.designs.tag("nothing", "a") is None
 
 
-def test_a_tag_touches_no_row_and_no_proof(filled: Store) -> None:
+def test_a_tag_changes_no_row_and_no_proof(filled: Store) -> None:
     before, spec = list(filled.rows()), DesignSpec(PROBLEMS[1])
     proved = recall(spec, filled)
     filled.designs.tag(ROWS[1].key, "good")
     assert list(filled.rows()) == before
     assert list(check(filled)) == []
-    assert recall(spec, filled) is proved  # the proof that this process remembers
+    assert recall(spec, filled) is proved  # the proof cached in this process
 
 
 def test_tags_live_as_long_as_the_row(store: Store) -> None:
@@ -148,7 +148,7 @@ def test_tags_of_a_design_are_limited(filled: Store) -> None:
     key = ROWS[0].key
     for number in range(MAX_TAGS):
         filled.designs.tag(key, f"t{number}")
-    assert filled.designs.tag(key, "t0") == filled.designs.get(key)  # it has that one
+    assert filled.designs.tag(key, "t0") == filled.designs.get(key)  # an existing tag
     with refused("tag", "'more'"):
         filled.designs.tag(key, "more")
 

@@ -1,4 +1,4 @@
-"""Eviction: the least recently read answers leave, those with a tag stay, and no client holds more than its share."""
+"""Eviction: the least recently read answers are removed, tagged ones stay, and no client exceeds its share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZE = 100  # length of a row's record [bytes]
 
 
 class Clock:
-    """A clock that is set by the test."""
+    """A clock that the test sets."""
 
     now_ = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -64,7 +64,7 @@ def test_the_least_recently_read_are_removed_first(
     clock.now_ += timedelta(hours=2)
     read(store, "a", "c", "missing")
     clock.now_ += timedelta(minutes=30)
-    read(store, "b", "a")  # a was noted in this hour already
+    read(store, "b", "a")  # a read of a is already recorded in this hour
     store.designs.tag("d", "best")
     assert store.designs.stored_bytes() == 6 * SIZE
     assert store.designs.evict(max_bytes=6 * SIZE) == 0
@@ -100,7 +100,7 @@ def test_a_removed_answer_takes_its_dependents(store: Store) -> None:
     store.put(row("a"), clients=["one"])
     read(store, "a")
     store.designs.evict(max_bytes=0)
-    store.put(row("a"))  # anew, by an import: everyone's
+    store.put(row("a"))  # again, by an import: shared by all clients
     assert store.designs.get("a", "two") is not None
 
 
@@ -123,7 +123,7 @@ def test_reads_are_recorded_on_close(tmp_path: Path) -> None:
     with closing(open_store(url)) as opened:
         for key in "ab":
             opened.put(row(key))
-    for mode in ("", "?mode=ro"):  # which cannot be written, and need not be
+    for mode in ("", "?mode=ro"):  # which cannot be written and need not be
         with closing(open_store(url + mode)) as opened:
             opened.reads.add("a")
     with closing(open_store(url)) as opened:
@@ -137,11 +137,11 @@ def test_a_client_loses_its_least_recently_read_first_and_tagged_last(store: Sto
         clock.now_ += timedelta(minutes=1)
     store.put(row("e"), clients=["two"])
     store.put(row("f"))
-    store.designs.grant(["b", "f"], "two")  # f is everyone's, and stays that
+    store.designs.grant(["b", "f"], "two")  # f is shared, and remains so
     store.designs.tag("a", "best")
     assert store.designs.evict_of_clients(4 * SIZE) == 0
     assert store.designs.evict_of_clients(2 * SIZE) == 1
-    assert keys(store) == "abdef"  # c left; b is the other client's still
+    assert keys(store) == "abdef"  # c was removed; b still belongs to the other client
     seen = {client: {each.key for each in store.designs.list(client=client)} for client in ("one", "two", "three")}
     assert seen == {"one": set("adf"), "two": set("bef"), "three": {"f"}}
     assert store.designs.evict_of_clients(SIZE) == 2
@@ -156,11 +156,11 @@ def test_one_server_at_a_time_evicts(store: Store) -> None:
     first, second = (Upkeep(store, limits, upkeep_run) for _ in range(2))
     for key in "abcdefgh":
         store.put(Row(key, CORE, "x" * size, digest("x" * size)), clients=["one"] if key in "efgh" else [])
-    assert first.do_round() == 5  # two of the client's, and three more: 0.9 of the limit stay
+    assert first.do_round() == 5  # two of the client and three others: 0.9 of the limit stay
     assert store.designs.stored_bytes() == 3 * size <= upkeep.KEPT_SHARE * 2**20
     for key in "abcdefgh":
         store.put(Row(key, CORE, "x" * size, digest("x" * size)))
-    assert second.do_round() == 0  # it is the other's turn
+    assert second.do_round() == 0  # now the other server evicts
     assert first.do_round() > 0
     unlimited = Upkeep(store, Settings(), upkeep_run)
     store.reads.add("a")

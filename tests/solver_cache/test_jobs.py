@@ -30,7 +30,7 @@ def jobs(store: Store) -> Jobs:
 def submitted(jobs: Jobs, *names: str, kind: str = "gamma") -> None:
     for name in names:
         jobs.submit(name, kind, "{}")
-        time.sleep(SHORT)  # the order is by a clock
+        time.sleep(SHORT)  # the order is by time
 
 
 def claimed(jobs: Jobs, owner: str = "me", lease: float = LONG) -> str | None:
@@ -128,7 +128,7 @@ def test_an_expired_lease_is_taken_over(jobs: Jobs) -> None:
     time.sleep(0.05)
     job = jobs.take("you", LONG)
     assert job is not None
-    assert (job.id, job.owner, job.attempts) == ("old", "you", 2)  # before the one that waits longer
+    assert (job.id, job.owner, job.attempts) == ("old", "you", 2)  # before the one that has waited longer
     assert not jobs.renew("old", "me", LONG)
     assert not jobs.finish("old", "me", "mine")
     assert not jobs.fail("old", "me", "mine")
@@ -147,7 +147,7 @@ def test_an_expired_lease_can_be_renewed(jobs: Jobs) -> None:
     assert job is not None
     assert job.progress == "half"
     assert jobs.renew("a", "me", LONG)
-    assert jobs.get("a").progress == "half"  # type: ignore[union-attr]  # it was there a moment ago
+    assert jobs.get("a").progress == "half"  # type: ignore[union-attr]  # it exists
 
 
 def test_jobs_of_some_kinds_can_be_taken(jobs: Jobs) -> None:
@@ -269,10 +269,10 @@ def test_jobs_are_listed_by_page_the_newest_first(jobs: Jobs) -> None:
 def test_a_page_cannot_start_after_another_clients_job(jobs: Jobs) -> None:
     for id, client in (("a", "one"), ("b", "two"), ("c", "one"), ("d", "")):
         jobs.submit(id, "gamma", "{}", client=client)
-    assert {job.id for job in jobs.list(client="one", after="d")} == {"a", "c"}  # d is nobody's
+    assert {job.id for job in jobs.list(client="one", after="d")} == {"a", "c"}  # d has no client
     assert [job.id for job in jobs.list(client="one", after="c")] == ["a"]
     refusals = []
-    for id in ("b", "gone"):  # refused alike: whether another client has a job is not to be found out
+    for id in ("b", "gone"):  # the same refusal, so it does not reveal whether another client has a job
         with pytest.raises(InvalidInput, match="the id of a job that is stored") as caught:
             jobs.list(client="one", after=id)
         refusals.append(str(caught.value).replace(repr(id), ""))
@@ -283,7 +283,7 @@ def test_invalid_lists_are_refused(jobs: Jobs) -> None:
     with refused("after", "'gone'"):
         jobs.list(after="gone")
     with refused("state", "'lost'"):
-        jobs.list("lost")  # type: ignore[arg-type]  # what a route may be given
+        jobs.list("lost")  # type: ignore[arg-type]  # as a route may receive
     with pytest.raises(InvalidInput, match="limit = 0 is not valid: expected a whole number, at least 1"):
         jobs.list(limit=0)
 
@@ -330,7 +330,7 @@ def jumping(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[J
 
 
 @pytest.mark.parametrize("jump", [LONG + 1, 1e9])
-def test_a_clock_that_jumps_ahead_costs_one_extra_solve(jumping: tuple[Jobs, Clock], jump: float) -> None:
+def test_a_clock_set_ahead_costs_one_extra_solve(jumping: tuple[Jobs, Clock], jump: float) -> None:
     jobs, clock = jumping
     submitted(jobs, "a")
     jobs.take("me", LONG)
@@ -341,9 +341,7 @@ def test_a_clock_that_jumps_ahead_costs_one_extra_solve(jumping: tuple[Jobs, Clo
 
 
 @pytest.mark.parametrize("jump", [-1e5, -999_999.0])
-def test_a_clock_that_is_set_back_does_not_make_a_dead_owners_job_wait(
-    jumping: tuple[Jobs, Clock], jump: float
-) -> None:
+def test_a_clock_set_back_does_not_delay_the_job_of_a_dead_owner(jumping: tuple[Jobs, Clock], jump: float) -> None:
     jobs, clock = jumping
     submitted(jobs, "a", "b")
     jobs.take("me", LONG)
@@ -351,7 +349,7 @@ def test_a_clock_that_is_set_back_does_not_make_a_dead_owners_job_wait(
     assert [claimed(jobs, "you") for _ in range(3)] == ["a", "b", None]
 
 
-def test_a_clock_that_is_set_back_a_little_keeps_the_claim(jumping: tuple[Jobs, Clock]) -> None:
+def test_a_clock_set_back_slightly_keeps_the_claim(jumping: tuple[Jobs, Clock]) -> None:
     jobs, clock = jumping
     submitted(jobs, "a")
     jobs.take("me", LONG)
@@ -362,7 +360,7 @@ def test_a_clock_that_is_set_back_a_little_keeps_the_claim(jumping: tuple[Jobs, 
     assert claimed(jobs, "you") == "a"
 
 
-def test_a_lease_renewed_during_a_take_stands(jumping: tuple[Jobs, Clock], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_renewed_during_a_take_is_kept(jumping: tuple[Jobs, Clock], monkeypatch: pytest.MonkeyPatch) -> None:
     jobs, clock = jumping
     submitted(jobs, "a", "b")
     assert claimed(jobs, "me", MAX_LEASE_SECONDS) == "a"
@@ -403,7 +401,7 @@ def test_concurrent_stores_never_take_a_job_twice(lasting_url: str) -> None:
 
         def work(store: Store, owner: str) -> None:
             misses = 0
-            while misses < 3:  # a claim may find its job locked by another, and come back with nothing
+            while misses < 3:  # a claim may find its job locked and return nothing
                 job = store.jobs.take(owner, LONG)
                 misses = 0 if job else misses + 1
                 taken.extend([job.id] if job else [])
@@ -415,7 +413,7 @@ def test_concurrent_stores_never_take_a_job_twice(lasting_url: str) -> None:
 
 
 def test_taking_a_job_uses_an_index(lasting_url: str) -> None:
-    """However many jobs there are: no scan, no sort."""
+    """For any number of jobs: no scan, no sort."""
     with closing(open_store(lasting_url)) as store:
         database = store._database  # type: ignore[attr-defined]
         if database.dialect == "postgresql":
@@ -448,13 +446,13 @@ def test_clients_share_the_queue(jobs: Jobs) -> None:
     jobs.submit("polite 2", "gamma", "{}", client="polite")
     time.sleep(SHORT)
     jobs.submit("third", "gamma", "{}", client="third")
-    assert claimed(jobs) == "polite 1"  # before the other nineteen: greedy has a job running
+    assert claimed(jobs) == "polite 1"  # before the other nineteen: greedy already has a running job
     assert claimed(jobs) == "third"
     for name in ("greedy 00", "polite 1", "third"):
         assert jobs.finish(name, "me", "{}")
         time.sleep(SHORT)
     order = list[str]()
-    for _ in range(4):  # one at a time: whoever was served least recently is next
+    for _ in range(4):  # one at a time, least recently served first
         job = claimed(jobs)
         assert job is not None
         order.append(job)
@@ -463,7 +461,7 @@ def test_clients_share_the_queue(jobs: Jobs) -> None:
     assert order == ["greedy 01", "polite 2", "greedy 02", "greedy 03"]
 
 
-def test_short_jobs_can_be_taken_alone(jobs: Jobs) -> None:
+def test_short_jobs_can_be_taken_separately(jobs: Jobs) -> None:
     jobs.submit("long", "gamma", "{}", seconds=100.0)
     time.sleep(SHORT)
     jobs.submit("short", "gamma", "{}", seconds=0.05)
@@ -490,14 +488,14 @@ def test_a_job_belongs_to_those_who_submitted_it(jobs: Jobs) -> None:
     assert listed("stranger") == {"nobody's"}
     assert jobs.cancel("mine", client="you") is None
     assert jobs.get("mine").state == "queued"  # type: ignore[union-attr]
-    assert jobs.cancel("ours", client="me").state == "queued"  # type: ignore[union-attr]  # you still want it
+    assert jobs.cancel("ours", client="me").state == "queued"  # type: ignore[union-attr]  # the other client still waits for it
     assert listed("me") == {"mine", "nobody's"}
     assert jobs.cancel("ours", client="me") is None
     assert jobs.cancel("ours", client="you").state == "cancelled"  # type: ignore[union-attr]
     assert jobs.cancel("nobody's", client="stranger").state == "cancelled"  # type: ignore[union-attr]
     assert jobs.cancel("theirs").state == "cancelled"  # type: ignore[union-attr]
     assert jobs.submit("theirs", "gamma", "{}", client="me").state == "queued"
-    assert "theirs" not in listed("they")  # it is another's now
+    assert "theirs" not in listed("they")  # it now belongs to another client
     assert jobs.cancel("no such job", client="me") is None
 
 
@@ -520,14 +518,14 @@ def test_a_job_is_settled_by_its_only_client(jobs: Jobs) -> None:
     assert claimed(jobs) == "ours"
     assert jobs.settle("ours", "theft", client="stranger") is jobs.get("ours", "stranger") is None
     assert jobs.get("ours", "me") == jobs.get("ours")
-    assert jobs.settle("ours", "hasty", client="me").state == "running"  # type: ignore[union-attr]  # you want the best
+    assert jobs.settle("ours", "hasty", client="me").state == "running"  # type: ignore[union-attr]  # the other client waits for the optimum
     assert jobs.cancel("ours", client="me").state == "running"  # type: ignore[union-attr]
     found = jobs.settle("ours", "enough", client="you")
     assert found is not None
     assert (found.state, found.result) == ("done", "enough")
 
 
-def test_the_age_of_the_queue(jobs: Jobs) -> None:
+def test_the_age_of_the_queue_is_that_of_its_oldest_job(jobs: Jobs) -> None:
     assert jobs.waiting_seconds() == 0
     submitted(jobs, "a", "b")
     time.sleep(0.01)
@@ -558,7 +556,7 @@ def test_a_damaged_row_is_a_failed_job_until_submitted_again(
         with store._database.writing() as statements:  # type: ignore[attr-defined]
             statements.rows(f"UPDATE darrm_jobs SET state = '{state}'")  # noqa: S608 — of our own
             statements.rows(f"UPDATE darrm_jobs SET {column} = {value}")  # noqa: S608 — of our own
-        if column == "kind":  # a number, which the column turns into text: a kind that nobody does
+        if column == "kind":  # a number, which the column converts to text: an unknown kind
             assert jobs.get("a").kind == "7"  # type: ignore[union-attr]
             return
         for found in (jobs.get("a"), *jobs.list()):

@@ -21,7 +21,10 @@ from solver_cache import DesignSpec, Row, cached_solve, open_store
 @pytest.mark.parametrize(("kind", "kills"), [("sqlite", 8), ("postgresql", 4)])
 def test_killed_writers_lose_nothing_acknowledged(kind: str, kills: int) -> None:
     command = [sys.executable, "-m", "campaigns.kill_store", "--kills", str(kills), "--kind", kind, "--json"]
-    environment = {**os.environ, "PYTHONPATH": SEARCH_PATH}  # in a process of its own: it forks, and pytest has threads
+    environment = {
+        **os.environ,
+        "PYTHONPATH": SEARCH_PATH,
+    }  # in a separate process, since it forks and pytest has threads
     told = subprocess.run(command, cwd=ROOT, env=environment, timeout=300, capture_output=True, text=True, check=False)
     assert told.returncode == 0, told.stdout + told.stderr
     tally = json.loads(told.stdout)[kind]

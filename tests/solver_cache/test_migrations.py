@@ -24,7 +24,7 @@ PRESENT, NEXT = len(MIGRATIONS), len(MIGRATIONS) + 1
 
 @pytest.fixture(autouse=True)
 def answered(lasting_url: str) -> None:
-    """Store one answer, in the present schema."""
+    """Store one answer in the current schema."""
     with closing(open_store(lasting_url)) as store:
         assert cached_solve(PROBLEMS[0], store=store).stored
 
@@ -48,7 +48,7 @@ def test_a_migration_runs_once_and_keeps_answers(lasting_url: str, monkeypatch: 
 
 
 def test_a_migration_does_not_break_open_stores(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its statements name the columns that it knows."""
+    """Its statements name their columns."""
     with closing(open_store(lasting_url)) as earlier:
         with monkeypatch.context() as patched:
             patched.setattr(STEPS, (*MIGRATIONS, STEP))
@@ -80,7 +80,7 @@ def test_an_old_read_only_store_explains_migration(lasting_url: str, monkeypatch
         assert cached_solve(PROBLEMS[0], store=store).hit
 
 
-def test_a_migration_that_is_cut_short_changes_nothing(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_migration_changes_nothing(lasting_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(STEPS, (*MIGRATIONS, (*STEP, "SELECT * FROM no_such_table")))
         with pytest.raises(CacheError, match="no_such_table"):
@@ -92,8 +92,8 @@ def test_a_migration_that_is_cut_short_changes_nothing(lasting_url: str, monkeyp
         assert cached_solve(PROBLEMS[0], store=store).hit
 
 
-def test_a_migrated_schema_is_the_one_of_a_new_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In SQLite to the letter of its columns and indices; so what is tested on new stores holds for migrated ones."""
+def test_a_migrated_schema_is_that_of_a_new_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Including the text of columns and indices in SQLite, so tests of new stores hold for migrated ones."""
 
     def schema(path: Path) -> list[tuple[object, ...]]:
         with closing(sqlite3.connect(path)) as plain:
@@ -107,7 +107,7 @@ def test_a_migrated_schema_is_the_one_of_a_new_store(tmp_path: Path, monkeypatch
     assert schema(tmp_path / "migrated.sqlite") == schema(tmp_path / "new.sqlite")
 
 
-def test_postgresql_has_the_columns_that_sqlite_has(tmp_path: Path) -> None:
+def test_postgresql_and_sqlite_have_the_same_columns(tmp_path: Path) -> None:
     open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}").close()
     with closing(sqlite3.connect(tmp_path / "cache.sqlite")) as plain:
         tables = [name for (name,) in plain.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]

@@ -40,7 +40,7 @@ AFFECTED = [1, 3, 7]
 
 
 def grid() -> list[DesignSpec]:
-    """Return what is kept: some combinations, not all, so that the nearest is often not near."""
+    """Return the stored problems: some combinations only, so that the nearest is often not close."""
     combinations = [
         DesignSpec(Problem(K, voter, target, affected), objective, shape)  # type: ignore[arg-type]  # literals, in a product
         for (voter, target, affected), objective, shape in product(
@@ -79,7 +79,7 @@ def full(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def implies(kept: Solution, asked: DesignSpec) -> bool:
-    """Say it again, from the solutions: the oracle."""
+    """Return whether one solution implies the other, as an oracle."""
     mine, theirs = kept.problem, asked.problem
     return (
         str(kept.objective) == str(asked.objective)
@@ -126,7 +126,7 @@ def test_an_exact_answer_is_preferred(full: Store) -> None:
         request = DesignSpec(kept.problem, kept.objective, kept.shape)  # type: ignore[arg-type]
         answer = find_nearest(request, full)
         assert answer.solution.utility == pytest.approx(kept.utility, abs=1e-9)
-        if answer.key == row.key:  # else another is as good
+        if answer.key == row.key:  # else another one is equally good
             assert answer.exact
             assert answer.solution.gamma.tobytes() == kept.gamma.tobytes()
             assert (answer.solution.status, answer.solution.upper_bound) == (kept.status, kept.upper_bound)
@@ -156,7 +156,7 @@ def test_the_label_names_the_design(store: Store) -> None:
         "id": DesignSpec(designed, shape="monotone").key,
         "label": answer.label,
     }
-    assert recall(DesignSpec(asked), store) is None  # it is not kept as the answer to what was asked
+    assert recall(DesignSpec(asked), store) is None  # it is not stored as the answer to the requested question
 
 
 # --------------------------------------------------------------------------------------------------- bad rows
@@ -204,7 +204,7 @@ def test_false_columns_never_give_a_wrong_answer(lasting_url: str) -> None:
         assert nearest(DesignSpec(Problem(K, Privacy(2.0), Privacy(0.1))), store) is None
 
 
-def test_a_store_full_of_invalid_rows_is_given_up(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_ends_after_many_invalid_rows(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["solver_cache.nearest"], "MAX_CANDIDATES", 6)
     for number in range(10):
         store.put(replace(changed(), key=f"{number}"))
@@ -282,7 +282,7 @@ def test_rows_are_found_in_an_index(lasting_url: str) -> None:
         assert find_nearest(WANTED, store).key == row.key
 
 
-def test_monotone_is_asked_of_gamma_itself(store: Store) -> None:
+def test_a_monotone_question_is_answered_only_by_a_monotone_gamma(store: Store) -> None:
     request = DesignSpec(Problem.from_allowance(K=11, m=3, epsilon=0.1), shape="monotone")
     cached_solve(request.problem, store=store)  # free, and its optimum is not monotone
     assert nearest(request, store) is None
@@ -293,7 +293,7 @@ def test_monotone_is_asked_of_gamma_itself(store: Store) -> None:
 
 
 def test_added_and_removed_rows_are_seen(store: Store) -> None:
-    """Also where rows were looked for before: what is sorted then is sorted again."""
+    """Also after earlier searches: the sorted rows are sorted again."""
     rows = {shape: kept_row(DesignSpec(WANTED.problem, shape=shape)) for shape in ("free", "monotone")}
     stale = replace(rows["free"], core=99)
     assert list(store.candidates(WANTED)) == []

@@ -34,14 +34,6 @@ def store(database: str) -> Iterator[Store]:
         yield opened
 
 
-@pytest.fixture
-def running() -> Iterator[postgres.Postgres]:
-    """The server, which the test may stop; the tests after it have it back."""
-    server = postgres.server()
-    yield server
-    server.start()
-
-
 # ------------------------------------------------------------------------------------------------- messages
 
 
@@ -59,7 +51,7 @@ def running() -> Iterator[postgres.Postgres]:
         ("oracle://me@host/name?password=tops3cret", "oracle is not supported"),
     ],
 )
-def test_the_password_is_never_shown(url: str, text: str) -> None:
+def test_no_error_shows_the_password(url: str, text: str) -> None:
     with pytest.raises(CacheError, match=text) as caught:
         open_store(url)
     assert "tops3cret" not in "".join(traceback.format_exception(caught.value))
@@ -79,7 +71,7 @@ def test_an_open_store_shows_no_password(database: str) -> None:
         ("postgres", "nobody", 'role "nobody" does not exist'),
     ],
 )
-def test_missing_databases_and_users_are_named(name: str, user: str, text: str) -> None:
+def test_errors_name_missing_databases_and_users(name: str, user: str, text: str) -> None:
     with pytest.raises(CacheError, match=text):
         open_store(postgres.server().url(name, user))
 
@@ -88,7 +80,7 @@ def test_an_unresponsive_host_times_out(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("solver_cache.database.engine.CONNECTING_SECONDS", 2)
     with socket.socket() as deaf:
         deaf.bind(("127.0.0.1", 0))
-        deaf.listen(1)  # connections come about, and nobody ever says a word
+        deaf.listen(1)  # connections are accepted, but never answered
         with pytest.raises(CacheError, match="timeout"):
             open_store(f"postgresql+psycopg://me@127.0.0.1:{deaf.getsockname()[1]}/name")
 
@@ -122,7 +114,7 @@ def test_a_shared_answer_survives_concurrent_eviction(
 
         def add_clients_slowly(statements: Statements, keys: Collection[str], clients: Collection[str]) -> None:
             dependents.add_clients(statements, keys, clients)
-            giving_up.start()  # while the new client is not committed yet
+            giving_up.start()  # before the new client is committed
             until(lambda: not giving_up.is_alive() or postgres.server().sql(database, waiting) != "0")
 
         monkeypatch.setattr(designs, "add_clients", add_clients_slowly)
@@ -134,7 +126,7 @@ def test_a_shared_answer_survives_concurrent_eviction(
 
 
 def test_the_size_of_a_store_counts_every_table(database: str, store: Store) -> None:
-    """Also those that nobody thought of when the size was asked for first."""
+    """Also tables that did not exist when the size was first requested."""
     names = postgres.server().sql(
         database, "SELECT string_agg(tablename, ' ') FROM pg_tables WHERE schemaname = 'public'"
     )
@@ -146,7 +138,7 @@ def test_the_size_of_a_store_counts_every_table(database: str, store: Store) -> 
 # ------------------------------------------------------------------------------------------ lost connections
 
 
-def test_a_cut_connection_is_replaced(database: str, store: Store) -> None:
+def test_a_broken_connection_is_replaced(database: str, store: Store) -> None:
     assert cached_solve(PROBLEM, store=store).stored
     others = "datname = current_database() AND pid <> pg_backend_pid()"
     postgres.server().sql(database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}")  # noqa: S608
@@ -154,10 +146,10 @@ def test_a_cut_connection_is_replaced(database: str, store: Store) -> None:
     assert store.jobs.submit("a", "gamma", "{}").state == "queued"
 
 
-def test_an_absent_server_is_a_cache_error_until_it_is_back(running: postgres.Postgres, store: Store) -> None:
+def test_an_absent_server_is_a_cache_error_until_it_is_back(database_server: postgres.Postgres, store: Store) -> None:
     assert cached_solve(PROBLEM, store=store).stored
     store.jobs.submit("a", "gamma", "{}")
-    running.stop()
+    database_server.stop()
     for use in (
         lambda: store.get("a"),
         lambda: store.put(Row("a", 1, "{}", "")),
@@ -169,14 +161,14 @@ def test_an_absent_server_is_a_cache_error_until_it_is_back(running: postgres.Po
     ):
         with pytest.raises(CacheError, match=r"cannot be used: .*connection"):
             use()
-    running.start()
+    database_server.start()
     assert cached_solve(PROBLEM, store=store).hit
     assert store.jobs.take("me", 60) is not None
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
 def test_a_server_restarted_under_load_loses_nothing_acknowledged(
-    running: postgres.Postgres, store: Store, ending: str
+    database_server: postgres.Postgres, store: Store, ending: str
 ) -> None:
     acknowledged: list[str] = []
     finished: list[str] = []
@@ -193,12 +185,12 @@ def test_a_server_restarted_under_load_loses_nothing_acknowledged(
                 acknowledged.append(store.put(Row(name, 1, text, digest(text))).key)
                 store.jobs.submit(name, owner, "{}")
                 job = store.jobs.take(owner, 60, kinds=[owner])
-                if job is not None and store.jobs.finish(job.id, owner, job.id):  # an older one, if its claim failed
+                if job is not None and store.jobs.finish(job.id, owner, job.id):  # an older one if its claim failed
                     finished.append(job.id)
             except CacheError as err:
                 refused.append(err)
                 time.sleep(0.01)
-            except BaseException as err:  # noqa: BLE001 — told in the main thread
+            except BaseException as err:  # noqa: BLE001 — reported in the main thread
                 unforeseen.append(err)
 
     threads = [threading.Thread(target=work, args=(f"{number}",)) for number in range(4)]
@@ -208,9 +200,9 @@ def test_a_server_restarted_under_load_loses_nothing_acknowledged(
         for _ in range(2):
             seen, failed = len(finished), len(refused)
             until(lambda seen=seen: len(finished) > seen + 20)
-            running.stop() if ending == "stop" else running.kill()
+            database_server.stop() if ending == "stop" else database_server.kill()
             until(lambda failed=failed: len(refused) > failed)
-            running.start()
+            database_server.start()
         seen = len(finished)
         until(lambda: len(finished) > seen + 20)
     finally:
@@ -226,7 +218,7 @@ def test_a_server_restarted_under_load_loses_nothing_acknowledged(
         assert job is not None
         assert (job.state, job.result) == ("done", name)
     assert verify(PROBLEM, cached_solve(PROBLEM, store=store).solution.gamma).margin >= 0
-    assert {finding.key for finding in check(store)} == set(kept)  # none of these is an answer, and all are seen
+    assert {finding.key for finding in check(store)} == set(kept)  # none of these is an answer, and all are detected
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])

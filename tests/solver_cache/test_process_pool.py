@@ -25,7 +25,7 @@ from solver_cache.task_loop import pack_error, unpack_error
 
 @asynccontextmanager
 async def pool(size: int = 1, **settings: Any) -> AsyncIterator[ProcessPool]:
-    """Open a pool, and see that nothing is left of it."""
+    """Open a pool, and check that it leaves nothing behind."""
     opened, pids = ProcessPool(size, **settings), set[int]()
     try:
         yield opened
@@ -37,7 +37,7 @@ async def pool(size: int = 1, **settings: Any) -> AsyncIterator[ProcessPool]:
 
 
 def there(pid: int) -> bool:
-    """Whether a process exists, be it as a zombie."""
+    """Return whether a process exists, possibly as a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -91,7 +91,7 @@ def test_processes_compute_with_one_thread_each(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     assert asyncio.run(test()) == "1"
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")  # the operator's word
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "3")  # set by the operator
     assert asyncio.run(test()) == "3"
 
 
@@ -134,7 +134,7 @@ async def test_progress_does_not_block_the_loop() -> None:
 
 
 @in_loop
-async def test_reports_are_thinned_out_unless_every_one_matters() -> None:
+async def test_progress_reports_are_thinned_out_unless_all_are_requested() -> None:
     for seconds, many in ((0, 500), (3600, 1)):
         async with pool(report_seconds=seconds) as solvers:
             reports: list[int] = []
@@ -220,13 +220,13 @@ async def test_a_growing_process_is_killed_or_replaced() -> None:
             await solvers.run(tasks.grow, 400)
         assert solvers.state.killed == 1
         pid = await solvers.run(tasks.hoard, 1)
-        assert await solvers.run(tasks.hoard, 140) == pid  # below the bound, but above half of it at rest
+        assert await solvers.run(tasks.hoard, 140) == pid  # below the limit, but idle above half of it
         assert await solvers.run(tasks.who, None) != pid
         assert solvers.state.retired == 1
 
 
 class DelayedStarts:
-    """Starts of processes, of which the second waits until it is let go."""
+    """Starts of processes, of which the second waits until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.go, start = 0, asyncio.Event(), PoolProcess.start
@@ -254,7 +254,7 @@ async def test_an_old_process_serves_until_its_successor_is_ready(
         second = await solvers.run(tasks.who, None)
         assert second != first
         await until_in_loop(lambda: solvers.processes == (second,))
-        while solvers.state.retired == 1:  # also one whose successor is ready in the middle of a task
+        while solvers.state.retired == 1:  # also if its successor is ready in the middle of a task
             pid = await solvers.run(tasks.who, None)
             assert pid == second or solvers.state.retired == 2
         await until_in_loop(lambda: solvers.state.alive == 1)
@@ -264,7 +264,7 @@ async def test_an_old_process_serves_until_its_successor_is_ready(
 @in_loop
 async def test_a_process_is_warmed_up_before_it_takes_over() -> None:
     async with pool(max_tasks=2, warm_up=tasks.warm_up) as solvers:
-        assert not await solvers.run(tasks.is_warm, None)  # the first is waited for
+        assert not await solvers.run(tasks.is_warm, None)  # the first process is awaited
         first = await solvers.run(tasks.who, None)
         while await solvers.run(tasks.who, None) == first:
             pass
@@ -350,7 +350,7 @@ if __name__ == "__main__":
 """
 
 
-def test_processes_end_with_a_parent_that_was_killed(tmp_path: Path) -> None:
+def test_processes_end_if_their_parent_is_killed(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(ORPHANS, encoding="utf-8")
     arguments = [sys.executable, str(script), str(TESTS), str(tmp_path / "pid")]

@@ -1,4 +1,4 @@
-"""Remembered proofs: one for each text and question, none for a changed text."""
+"""Cached proofs: one for each text and question, none for a changed text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def stored() -> Row:
 
 @pytest.fixture
 def proofs(monkeypatch: pytest.MonkeyPatch) -> list[DesignSpec]:
-    """The proofs that were made, in order, beginning with none remembered."""
+    """Return the list of proofs computed from now on, with an empty cache."""
     made: list[DesignSpec] = []
     monkeypatch.setattr(validate, "PROOFS", Proofs())
 
@@ -41,10 +41,10 @@ def proofs(monkeypatch: pytest.MonkeyPatch) -> list[DesignSpec]:
     return made
 
 
-def test_a_text_is_proved_once_for_a_question(proofs: list[DesignSpec]) -> None:
+def test_a_text_is_verified_once_for_a_question(proofs: list[DesignSpec]) -> None:
     row = stored()
     del proofs[:]
-    vars(validate)["PROOFS"] = Proofs()  # forget what storing it has proved
+    vars(validate)["PROOFS"] = Proofs()  # clear the proof made when storing
     first = validate_row(row)
     for question in (None, SPEC, DesignSpec(PROBLEM, "rectangular")):
         again = validate_row(replace(row), question)
@@ -54,14 +54,14 @@ def test_a_text_is_proved_once_for_a_question(proofs: list[DesignSpec]) -> None:
     assert proofs == [SPEC]
 
 
-def test_a_changed_text_is_proved_again(proofs: list[DesignSpec]) -> None:
+def test_a_changed_text_is_verified_again(proofs: list[DesignSpec]) -> None:
     row = stored()
     assert validate_row(row, SPEC).decision == "hit"
     forged = row.record.replace('"K":7', '"K":7 ', 1)
     assert forged != row.record
     assert (
         validate_row(replace(row, record=forged), SPEC).decision == "damaged"
-    )  # the hash of the proved text, on another
+    )  # the hash of the verified text with another text
     value = repr(SOLUTION.gamma[1].item())
     stronger = row.record.replace(value, "1.0")
     assert stronger != row.record
@@ -75,12 +75,12 @@ def test_a_proof_is_for_one_question(proofs: list[DesignSpec]) -> None:
     assert validate_row(row, SPEC).decision == "hit"
     other = DesignSpec(Problem.from_allowance(K=7, m=2, epsilon=0.1, Delta=1e-4))
     assert validate_row(row, other).decision == "damaged"
-    assert validate_row(replace(row, key=other.key)).decision == "damaged"  # the same text in another's place
+    assert validate_row(replace(row, key=other.key)).decision == "damaged"  # the same text in another row
     assert validate_row(replace(row, core=row.core - 1), SPEC).decision == "stale"
     assert proofs.count(SPEC) == 1
 
 
-def test_remembered_proofs_are_bounded() -> None:
+def test_the_cache_of_proofs_is_limited() -> None:
     proofs = Proofs(max_bytes=100)
     for number in range(10):
         proofs.add(f"text {number}", SPEC.key, SOLUTION, 30)

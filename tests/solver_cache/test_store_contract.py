@@ -117,7 +117,7 @@ def test_off_stores_nothing() -> None:
     store.close()
 
 
-def test_memory_is_forgotten_with_its_store() -> None:
+def test_a_memory_store_is_lost_when_closed() -> None:
     open_store("memory").put(row("a"))
     assert open_store("memory").get("a") is None
 
@@ -133,7 +133,7 @@ def test_many_keys_are_looked_up_at_once(store: Store) -> None:
 
 # ------------------------------------------------------------------------------------------------------ claims
 
-LONG, SHORT = 600.0, 0.001  # leases: of one who goes on, of one who died [s]
+LONG, SHORT = 600.0, 0.001  # leases of a live and of a dead owner [s]
 
 
 def claimed(store: Store, *keys: str, owner: str = "me", lease: float = LONG) -> dict[str, ClaimResult]:
@@ -149,16 +149,16 @@ def test_only_free_keys_are_claimed(store: Store) -> None:
     keys = ("a", "died", "stored", "stale", "new")
     expected = {"a": "held", "died": "taken", "stored": "stored", "stale": "taken", "new": "taken"}
     assert claimed(store, *keys, owner="you") == expected
-    assert claimed(store, *keys, owner="you") == expected  # who was not heard asks again
+    assert claimed(store, *keys, owner="you") == expected  # a lost response is requested again
     assert claimed(store, *keys) == {**dict.fromkeys(keys, "held"), "a": "taken", "stored": "stored"}
     assert claimed(store) == {}
-    assert store.remove(row("stored"))  # it is nobody's
+    assert store.remove(row("stored"))  # it is not claimed
     assert claimed(store, "stored") == {"stored": "taken"}
 
 
 def test_a_claim_ends_once_its_answer_is_stored(store: Store) -> None:
     assert claimed(store, "a") == {"a": "taken"}
-    store.put(row("a"))  # by a service, which claims nothing
+    store.put(row("a"))  # by a service, which makes no claims
     assert claimed(store, "a") == {"a": "stored"}
     assert store.remove(row("a"))
     assert claimed(store, "a", owner="you") == {"a": "taken"}
@@ -220,7 +220,7 @@ def test_abandoned_and_damaged_claims_expire(lasting_url: str) -> None:
         with database.writing() as statements:
             for key, until in leases.items():
                 statements.rows("INSERT INTO darrm_claims VALUES (:key, 'who died', :until)", key=key, until=until)
-            if database.dialect == "sqlite":  # which takes anything anywhere
+            if database.dialect == "sqlite":  # SQLite, which accepts any type
                 statements.rows("INSERT INTO darrm_claims VALUES ('text', x'ff', 'soon')")
         assert claimed(opened, "ahead", "text", "held") == {"ahead": "taken", "text": "taken", "held": "held"}
         with database.reading() as statements:
@@ -233,7 +233,7 @@ def test_storing_answers_ends_their_claims(store: Store) -> None:
     assert store.complete("me", [row("b"), row("a")]) == {"a": row("a"), "b": row("b")}
     assert list(store.rows()) == [row("a"), row("b")]
     assert claimed(store, "a", "b", "known", owner="you") == {"a": "stored", "b": "stored", "known": "held"}
-    assert store.complete("me", [row("b"), row("a")]) == {}  # nobody holds them any more
+    assert store.complete("me", [row("b"), row("a")]) == {}  # they are no longer claimed
     assert store.complete("me", []) == {}
 
 
@@ -242,20 +242,20 @@ def test_answers_to_foreign_claims_are_not_stored(store: Store) -> None:
     time.sleep(0.05)
     claimed(store, "lost", owner="you")
     answers = [row(key) for key in ("mine", "lost", "gone")]
-    assert store.complete("me", answers) == {"mine": row("mine")}  # whose lease ran out, and nobody took it
+    assert store.complete("me", answers) == {"mine": row("mine")}  # with an expired lease that nobody took over
     assert list(store.rows()) == [row("mine")]
     assert store.complete("you", answers) == {"lost": row("lost")}
 
 
 def test_a_stored_answer_stays(store: Store) -> None:
     claimed(store, "a", "b", "c")
-    first, stale = store.put(row("a", "first")), store.put(row("b", core=99))  # by a service, which claims nothing
+    first, stale = store.put(row("a", "first")), store.put(row("b", core=99))  # by a service, which makes no claims
     second = {key: row(key, "second") for key in "abc"}
     assert store.complete("me", [*second.values()]) == {"a": first, "b": stale, "c": second["c"]}
     assert list(store.rows()) == [first, stale, second["c"]]
 
 
-def test_any_number_of_answers(store: Store) -> None:
+def test_any_number_of_answers_is_stored(store: Store) -> None:
     keys = [f"{number:04}" for number in range(1201)]
     assert claimed(store, *keys) == dict.fromkeys(keys, "taken")
     store.renew_claims("me", LONG, keys)

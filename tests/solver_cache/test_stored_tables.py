@@ -1,4 +1,4 @@
-"""Tables in a store, for classes and for groups of voters: proved when read, written to files, and made by grids."""
+"""Tables in a store, for classes and for groups of voters: verified when read, exported, and computed by grids."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OBJECTIVE = PluralityObjective(Dirichlet(1.0), "any", 0.5, (1.0, 2.0))
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of table: a question, its stored answer, and how it is asked through a store."""
+    """A kind of table: a question, its stored answer, and its look-up in a store."""
 
     spec: TableSpec
     row: Row
@@ -52,7 +52,7 @@ class Kind:
         return dict(json.loads(self.row.record))
 
     def changed(self, **changes: Any) -> Row:
-        """Return the row with other members in its record, and a hash that fits."""
+        """Return the row with changed members of its record and a matching hash."""
         text = canonical_json(self.record | changes)
         return Row(self.row.key, self.row.core, text, digest(text))
 
@@ -98,7 +98,7 @@ def test_a_table_is_solved_once_read_bit_for_bit_and_listed(kind: Kind, tmp_path
         assert not store.designs.list(DesignFilter(K=5))
 
 
-def test_a_table_cut_short_is_not_stored() -> None:
+def test_a_table_at_a_time_limit_is_not_stored() -> None:
     store = open_store("memory")
     large = Problem(12, NOT_PRIVATE, Privacy(0.5, 1e-6), 1, classes=4)
     assert not cached_table(large, store=store, time_limit=1e-9).stored
@@ -159,12 +159,12 @@ def test_false_rows_are_not_answers() -> None:
     assert [validate_row(kind.row, kind.spec).decision for kind in KINDS.values()] == ["hit", "hit"]
 
 
-def test_malformed_columns_are_none() -> None:
+def test_malformed_records_have_no_columns() -> None:
     for change in ({"problem": {"classes": 3}}, {"objective": "truth(2)"}):
         assert search_columns(VOTERS.changed(**change).record) is None
 
 
-def test_tables_and_gammas_are_not_confused() -> None:
+def test_tables_and_gammas_have_separate_rows() -> None:
     store = open_store("memory")
     store.put(CLASSES.row)
     gamma = DesignSpec(Problem.from_allowance(K=5, m=1, epsilon=0.5))
@@ -187,7 +187,7 @@ def test_tables_are_exported_and_imported(name: str, tmp_path: Path) -> None:
         assert [row.became for row in import_rows(read_table(path, name), open_store("memory"))] == ["refused"]
 
 
-def test_a_long_prior_fits_into_the_index(tmp_path: Path) -> None:
+def test_a_long_prior_fits_in_the_index(tmp_path: Path) -> None:
     votes = "; ".join(f"{4 - i % 3},{i % 3},0:{10**200 + i}" for i in range(3))
     solution = solve_table(PROBLEM, f"histogram({votes}; 2,1,1:{10**300})")
     for store in stores(tmp_path):
@@ -211,7 +211,7 @@ ATTENDANCES = {
 
 
 def made(grid: dict[str, Any]) -> Store:
-    """Return a store with all that a grid names, where nothing is missing any more."""
+    """Return a store with all problems of a grid solved."""
     store = open_store("memory")
     for batch in make_plan(grid_of(grid).specs(), store, design_seconds).batches:
         for event in perform(Assignment(0, batch.specs, batch.lead)):
@@ -223,7 +223,7 @@ def made(grid: dict[str, Any]) -> Store:
     return store
 
 
-def test_a_grid_names_tables() -> None:
+def test_a_grid_may_contain_tables() -> None:
     specs = list(grid_of(GRID).specs())
     asked = [(spec.problem.classes, spec.problem.K, spec.problem.target.epsilon) for spec in specs]
     assert sorted(asked) == [(C, K, e) for C in (2, 3) for K in (3, 4) for e in (0.5, 1.0)]
@@ -234,7 +234,7 @@ def test_a_grid_names_tables() -> None:
     assert sorted(spec.key for spec in more.parts[0].sample(32)) == sorted(spec.key for spec in more.specs())
 
 
-def test_a_grid_is_a_table_for_each_attendance() -> None:
+def test_a_grid_of_attendance_has_a_table_for_each() -> None:
     specs = list(grid_of(ATTENDANCES).specs())
     asked = {(tuple(group.K for group in spec.problem.groups), spec.problem.target.epsilon) for spec in specs}
     assert asked == {(Ks, e) for Ks in ((2,), (1, 1), (1, 2)) for e in (0.5, 1.0)}
@@ -271,7 +271,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-def test_invalid_entries_are_refused_by_name() -> None:
+def test_invalid_entries_are_refused() -> None:
     for grid, change, argument in REFUSED:
         with refused(argument):
             list(grid_of(grid | change).specs())

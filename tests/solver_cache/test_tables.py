@@ -60,17 +60,17 @@ def test_round_trips_are_byte_identical(tmp_path: Path, name: str, rows: list[Ro
     assert [*store.rows()] == rows
     write_table(second, store.rows())
     assert first.read_bytes() == second.read_bytes()
-    assert {path.name for path in tmp_path.iterdir()} == {first.name, second.name}  # nothing is left beside
+    assert {path.name for path in tmp_path.iterdir()} == {first.name, second.name}  # no other file is left
     assert {one.became for one in import_rows(read_table(first), store)} == {"known"}
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_empty_table(tmp_path: Path, name: str) -> None:
+def test_an_empty_table_round_trips(tmp_path: Path, name: str) -> None:
     assert write_table(tmp_path / "empty", [], name) == 0
     assert [*read_table(tmp_path / "empty", name)] == []
 
 
-def test_other_programs_can_read_them(tmp_path: Path, rows: list[Row]) -> None:
+def test_other_programs_can_read_tables(tmp_path: Path, rows: list[Row]) -> None:
     write_table(tmp_path / "table.parquet", rows)
     write_table(tmp_path / "table.sqlite", rows)
     table = pq.read_table(tmp_path / "table.parquet")
@@ -82,7 +82,7 @@ def test_other_programs_can_read_them(tmp_path: Path, rows: list[Row]) -> None:
         K, gamma = file.execute("SELECT K, gamma FROM darrm_answers WHERE id = ?", (rows[0].key,)).fetchone()
     file.close()
     assert (K, json.loads(gamma)) == (record["problem"]["K"], record["gamma"])
-    store = open_store(f"sqlite:///{tmp_path / 'table.sqlite'}?mode=ro")  # it is a store as well
+    store = open_store(f"sqlite:///{tmp_path / 'table.sqlite'}?mode=ro")  # it is also a store
     assert store.get(rows[0].key) == rows[0]
     store.close()
 
@@ -157,7 +157,7 @@ def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(tmp_path: Path, ro
             assert entry.row is None or entry.row in rows or validate_row(entry.row).decision != "hit"
     assert unread + refused > {"sqlite": 5, "parquet": 25}.get(
         name, 50
-    )  # else it hit what is empty, or for other readers
+    )  # else it hit unused bytes, or ones for other readers
 
 
 def test_invalid_schemas_are_refused(tmp_path: Path, rows: list[Row]) -> None:
@@ -224,7 +224,7 @@ def test_truncation_between_rows_and_other_versions_are_detected(tmp_path: Path,
         [*read_table(path)]
 
 
-def test_formats_are_found_by_name() -> None:
+def test_formats_follow_from_file_names() -> None:
     assert [format_of(f"a.{suffix}").name for suffix in ("pq", "CSV", "ndjson", "db")] == [
         "parquet",
         "csv",
@@ -246,7 +246,7 @@ def test_a_valid_row_replaces_a_damaged_one(rows: list[Row], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_rows_proved_elsewhere_become_the_same(
+def test_rows_verified_in_processes_are_the_same(
     rows: list[Row], processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("solver_cache.table_entries.IMPORTED_AT_ONCE", 4)
@@ -266,7 +266,7 @@ def ends(_: object, __: object) -> None:
     os._exit(3)
 
 
-def test_a_lost_process_is_named() -> None:
+def test_a_lost_process_is_reported() -> None:
     with pytest.raises(ProcessLost, match="ended by itself with exit code 3"):
         list(map_in_processes(ends, [1, 2, 3], 2))
 
@@ -332,7 +332,7 @@ def test_export_counts_skipped_rows(tmp_path: Path, rows: list[Row], monkeypatch
 
     def written(path: Path, given: Iterable[Row], name: str) -> int:
         many = write_table(path, given, name)
-        for row in rows[6:]:  # a precomputation beside it goes on
+        for row in rows[6:]:  # a concurrent precomputation continues
             store.put(row)
         return many
 

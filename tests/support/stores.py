@@ -37,6 +37,14 @@ def lasting_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return STORE_URLS[request.param](tmp_path)
 
 
+@pytest.fixture
+def database_server() -> Iterator[postgres.Postgres]:
+    """Yield the PostgreSQL server, which the test may stop; it is started again afterwards."""
+    opened = postgres.server()
+    yield opened
+    opened.start()
+
+
 @cache
 def kept_row(spec: DesignSpec) -> Row:
     """Return the row that a solve leaves."""

@@ -17,6 +17,7 @@ from support.stores import STORE_URLS
 from api.access.keys import create_key, list_keys, revoke_key
 from api.app import create_app
 from api.settings import Settings, read_settings
+from solver_cache import open_store
 from solver_cache.database.jobs import Jobs
 
 FIRST, SECOND, THIRD = ({"K": K, "m": 2, "epsilon": 0.5} for K in (3, 5, 7))
@@ -208,8 +209,6 @@ def test_private_designs_need_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_running_jobs_of_a_client_are_limited(url: str) -> None:
-    from solver_cache import open_store
-
     store = open_store(url)
     jobs: Jobs = store.jobs
     for number in range(4):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -160,8 +161,6 @@ def test_an_unsupported_media_type(client: TestClient, told: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("by_trade_off", [False, True])
 def test_a_damaged_answer_is_not_used(tmp_path: Path, told: dict[str, Any], by_trade_off: bool) -> None:
-    import sqlite3
-
     file = tmp_path / "store.sqlite"
     settings = patient(cache_url=f"sqlite:///{file}")
     with TestClient(create_app(settings)) as client:

@@ -6,7 +6,6 @@ import json
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -37,22 +36,14 @@ HOW = {
 SECONDS = {"K": 75, "m": 5, "epsilon": 0.1, "Delta": 1e-5}
 
 
-@pytest.fixture
-def running() -> Iterator[postgres.Postgres]:
-    """The database server, which the test may stop; the tests after it have it back."""
-    server = postgres.server()
-    yield server
-    server.start()
-
-
 def solves(*opened: Service) -> float:
     """Return how many solves were begun and ended in these servers together."""
     text = "\n".join(each.client.get("/metrics").raise_for_status().text for each in opened)
     return sum(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith("darrm_solves_total{"))
 
 
-def test_two_servers_over_one_database_solve_a_problem_once(running: postgres.Postgres, tmp_path: Path) -> None:
-    url = running.url(running.new())
+def test_two_servers_over_one_database_solve_a_problem_once(database_server: postgres.Postgres, tmp_path: Path) -> None:
+    url = database_server.url(database_server.new())
     patient = {**HOW, "DARRM_LEASE_SECONDS": "60", "DARRM_WAIT_SECONDS": "60"}
     with service(url, tmp_path, **patient) as one, service(url, tmp_path, **patient) as other:
         with ThreadPoolExecutor(60) as clients:
@@ -96,13 +87,15 @@ class Client(threading.Thread):
                     self.odd.append(answer.text)
 
 
-def test_the_database_is_stopped_killed_and_started_under_load(running: postgres.Postgres, tmp_path: Path) -> None:
-    url = running.url(running.new())
+def test_the_database_is_stopped_killed_and_started_under_load(
+    database_server: postgres.Postgres, tmp_path: Path
+) -> None:
+    url = database_server.url(database_server.new())
     with service(url, tmp_path, **HOW) as one, service(url, tmp_path, **HOW) as other:
         clients = [Client(each.url, number) for number, each in enumerate((one, other, one, other))]
         for client in clients:
             client.start()
-        for end_it in (running.stop, running.kill):
+        for end_it in (database_server.stop, database_server.kill):
             seen = [client.statuses[200] for client in clients]
             until(lambda seen=seen: all(c.statuses[200] > n for c, n in zip(clients, seen, strict=True)))
             end_it()
@@ -111,7 +104,7 @@ def test_the_database_is_stopped_killed_and_started_under_load(running: postgres
             assert "database" in told["detail"]
             assert "secret" not in json.dumps(told)
             assert one.client.get("/healthz").status_code == 200
-            running.start()
+            database_server.start()
             for each in (one, other):
                 until(lambda each=each: each.client.get("/readyz").status_code == 200)
         for client in clients:

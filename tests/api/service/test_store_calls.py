@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 
 import pytest
 from support import postgres
@@ -95,23 +94,16 @@ async def test_one_slow_call_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -
     await calls.close()
 
 
-@pytest.fixture
-def running() -> Iterator[postgres.Postgres]:
-    server = postgres.server()
-    yield server
-    server.start()
-
-
 @pytest.mark.slow
 @in_loop
 async def test_a_wait_for_postgresql_that_hangs_is_cut(
-    running: postgres.Postgres, monkeypatch: pytest.MonkeyPatch
+    database_server: postgres.Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     be(monkeypatch, patient=True)
-    store = open_store(f"{running.url(running.new())}&connect_timeout=2")
+    store = open_store(f"{database_server.url(database_server.new())}&connect_timeout=2")
     calls = StoreCalls("reader", store, lambda: store.get(""))
     await asyncio.gather(*(calls.run(store.get, "") for _ in range(STORE_THREADS)))
-    with running.hanging():
+    with database_server.hanging():
         be(monkeypatch, patient=False)
         outcomes = await asyncio.gather(*(calls.run(store.get, "") for _ in range(9)), return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {CacheError}

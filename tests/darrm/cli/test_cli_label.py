@@ -26,7 +26,8 @@ from darrm.cli.vote_files import Missing, VoteFile
 from darrm.cli.vote_files import labels as label_blocks
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.errors import BackendUnavailable, InvalidInput
-from darrm_opt.record import solution_record
+from darrm_opt.mechanisms.base import mechanism_from_record
+from darrm_opt.record import planned_fields, solution_record
 from darrm_opt.release import ReleaseLog
 from darrm_opt.tables.votes import fill_missing
 
@@ -640,9 +641,6 @@ def test_a_number_of_labels_keeps_the_epsilon_that_it_costs() -> None:
 @pytest.mark.parametrize("name", ["gnmax", "permute_and_flip", "table", "confident_gnmax"])
 def test_the_total_of_a_designed_mechanism_reaches_its_log(name: str) -> None:
     """`plurality --compare` writes the queries and the total beside the mechanism: they are the log's budget."""
-    from darrm_opt.mechanisms.base import mechanism_from_record
-    from darrm_opt.record import planned_fields
-
     mechanism = mechanism_from_record(json.loads((DATA / "contracts" / f"{name}.json").read_text()))
     total = Privacy(mechanism.epsilon(5, 1e-3), 1e-3)
     Path("rule.json").write_text(json.dumps(mechanism.record() | planned_fields(5, total)))

@@ -14,6 +14,8 @@ from support.darrm_runner import refused, run, run_json
 from vote_files import written
 
 from darrm.cli.output import ExitCode
+from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.plurality import ABSTENTION
 from darrm_opt.tables.record import table_from_record
 
 VOTERS = ("--K", "5", "--classes", "3", "--affected", "1")
@@ -136,9 +138,6 @@ def test_past_votes_are_the_prior_of_a_comparison_of_classes() -> None:
 
 
 def test_a_cap_on_labels_is_kept_over_jobs() -> None:
-    from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
-    from darrm_opt.plurality import ABSTENTION
-
     capped = NoisyMaximum(4, 12, 1.0, threshold=-100.0, check_sigma=1.0, cap=5)
     Path("capped.json").write_text(json.dumps(capped.record()))
     written("votes.npy", votes(4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from support.darrm_runner import SMALL, refused, run, run_json
 
+import solver_cache
 from darrm.cli.cached_solve import MAX_QUICK_K
 from darrm.cli.output import ExitCode, exit_code_of
 from darrm_opt import Problem, least_parameter, solve, verify
@@ -138,8 +140,6 @@ def test_plot_draws_a_picture_of_the_kind_that_its_name_says(tmp_path: Path, end
 
 def counted_stores(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the URLs of the stores that are opened from now on."""
-    import solver_cache
-
     opened: list[str] = []
     really = solver_cache.open_store
 
@@ -221,8 +221,6 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
 
 
 def test_a_solver_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
     monkeypatch.delitem(sys.modules, "darrm_opt.design.backends.gurobi", raising=False)
     monkeypatch.setitem(sys.modules, "gurobipy", None)
     result = run("solve", *SMALL, "--backend", "gurobi", "--no-cache")
@@ -231,8 +229,6 @@ def test_a_solver_that_is_not_installed_is_named_with_its_extra(monkeypatch: pyt
 
 
 def test_drawing_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    import sys
-
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = run("solve", *SMALL, "--plot", str(tmp_path / "gamma.png"))
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")

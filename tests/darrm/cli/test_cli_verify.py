@@ -11,6 +11,7 @@ from support.darrm_runner import SMALL, refused, run, run_json
 from support.paths import DATA
 
 from darrm.cli.output import ExitCode
+from darrm.cli.proofs import MINIMAL_FILE
 from darrm_opt import __version__
 from darrm_opt.release.journal import create
 
@@ -229,8 +230,6 @@ def test_a_bare_file_that_is_not_clear_is_shown_the_least_one(
 
 
 def test_the_least_file_is_one() -> None:
-    from darrm.cli.proofs import MINIMAL_FILE
-
     assert MINIMAL_FILE in refused("verify", "-", given='{"what": 1}')
     assert run("verify", "-", given=MINIMAL_FILE).exit_code == 0
 

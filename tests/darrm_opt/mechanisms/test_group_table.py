@@ -15,9 +15,10 @@ from support.refusals import refused
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import PrivacyBudget
+from darrm_opt.accounting.accounts import compose_models
 from darrm_opt.accounting.interop import as_pld, renyi_divergences
 from darrm_opt.accounting.sampling import Sampling
-from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
+from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism, least_private
 from darrm_opt.noise import Array
 from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.randomness import RandomSource
@@ -252,9 +253,6 @@ def test_votes_with_tiny_probabilities_have_no_laws() -> None:
 
 
 def test_the_least_private_voters_cost_at_least_as_much_as_any_choice() -> None:
-    from darrm_opt.accounting.accounts import compose_models
-    from darrm_opt.mechanisms.table import least_private
-
     voters: list[tuple[Privacy, int]] = [(Privacy(0.5, 0.0), 2), (Privacy(0.2, 0.01), 2), (Privacy(0.1, 0.0), 1)]
     chosen = least_private(voters, 2)
     worst = compose_models(chosen, 0.05).epsilon

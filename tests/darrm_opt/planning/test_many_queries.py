@@ -9,6 +9,7 @@ import pytest
 
 from darrm_opt.accounting.accounts import PLANNED, SLOW
 from darrm_opt.accounting.labels import gaussian_comparison
+from darrm_opt.accounting.labels.composition import compared_epsilon
 from darrm_opt.accounting.labels.vote_release import VoteRelease
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import estimated_epsilon, total_of
@@ -58,8 +59,6 @@ def test_the_gaussian_comparison_of_a_gamma_is_close_to_its_exact_total(slope: f
 
 
 def test_votes_of_few_voters_cost_no_more_than_any_votes() -> None:
-    from darrm_opt.accounting.labels.composition import compared_epsilon
-
     any_votes = VoteRelease("label", 1500.0, "discrete").divergence(2, 1)
     mechanism = mechanism_class("gnmax").of(100, 2, 1500.0)
     bound = mechanism.bounds(20)[0][0].bound()

@@ -25,6 +25,7 @@ from darrm_opt.plurality import ABSTENTION, Table, TableMechanism, count_votes, 
 from darrm_opt.problem import NOT_PRIVATE
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly
 from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog, ReleaseLogDamaged
+from darrm_opt.release.journal import Journal
 from darrm_opt.tables.problem import partition_cells
 
 PROBLEM = Problem(7, NOT_PRIVATE, Privacy(1.0, 1e-3), 1, classes=3, abstention=True)
@@ -202,8 +203,6 @@ def test_invalid_caps_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("labels", [None, 2, -1, 1.0, True, "1"])
 def test_a_line_with_a_wrong_number_of_labels_is_damage(tmp_path: Path, labels: object) -> None:
-    from darrm_opt.release.journal import Journal
-
     ReleaseLog.create(tmp_path / "log", CAPPED, queries=5)
     journal = Journal(tmp_path / "log", None, lambda *_: None)
     journal.locked(lambda file: file.append({"count": 1} | ({} if labels is None else {"labels": labels})))

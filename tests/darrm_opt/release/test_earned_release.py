@@ -18,7 +18,7 @@ from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly
 from darrm_opt.release import BatchWithheld, BudgetSpent, PrivateVote, ReleaseCounter, ReleaseLog
-from darrm_opt.release.journal import LockedJournal
+from darrm_opt.release.journal import LockedJournal, create
 
 MECHANISM = NoisyMaximum(60, 3, 5.0)
 TOTAL = Privacy(4.5, 1e-4)
@@ -197,8 +197,6 @@ def test_batches_and_proposals_of_another_log_are_refused(tmp_path: Path) -> Non
     ("name", "value"), [("test_threshold", 1), ("target", 9.0), ("test_sigma", 50.0), ("order", None)]
 )
 def test_a_log_with_a_test_that_is_not_private_is_refused(tmp_path: Path, name: str, value: object) -> None:
-    from darrm_opt.release.journal import create
-
     log_of(tmp_path)
     header = json.loads((tmp_path / "log").read_text()[33:])
     header["proposal"][name] = value

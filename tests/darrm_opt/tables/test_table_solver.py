@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.cases import for_each
 from support.paths import ROOT
-from support.plurality_exact import alike, favoured_law, optimum, worst_excess
+from support.plurality_exact import alike, favoured_law, neighbours, optimum, vote_counts, worst_excess
 from support.refusals import refused, refuses
 
 from darrm_opt import Privacy, Problem, solve
@@ -32,6 +32,8 @@ from darrm_opt.plurality import (
     verify_table,
 )
 from darrm_opt.problem import NOT_PRIVATE
+from darrm_opt.tables import edge_program
+from darrm_opt.tables.edge_program import EdgeProgram
 from darrm_opt.tables.objective import utility
 from darrm_opt.tables.problem import Histograms, changes, histograms, partition_cells, partitions
 
@@ -177,8 +179,6 @@ def test_a_time_limit_leaves_a_private_table_and_a_valid_gap() -> None:
 
 @for_each(("K", "classes"), [(5, 3), (8, 4), (3, 5), (1, 2)])
 def test_partitions_and_edges_are_complete(K: int, classes: int) -> None:
-    from support.plurality_exact import neighbours, vote_counts
-
     assert len(list(partitions(K, classes))) == partition_count(K, classes)
     expected = {tuple(sorted(each, reverse=True)) for each in vote_counts(K, classes)}
     assert set(partitions(K, classes)) == expected
@@ -312,9 +312,6 @@ def test_a_prior_for_other_voters_is_refused() -> None:
 
 def another_way(monkeypatch: pytest.MonkeyPatch, problem: Problem, goal: PluralityObjective, way: int) -> TableSolution:
     """Solve from another private table, with another seed and another pivot rule."""
-    from darrm_opt.tables import edge_program
-    from darrm_opt.tables.edge_program import EdgeProgram
-
     start = edge_program._private_start
 
     made = EdgeProgram.__init__

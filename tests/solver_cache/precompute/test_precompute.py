@@ -1,4 +1,4 @@
-"""Runs with real processes: the stored answers are the same however they end, and only lost ones are solved twice."""
+"""Runs with real processes: the stored answers are the same however a run ends, and only lost ones are solved twice."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ MANY = 22
 
 
 def run_grid(content: dict[str, Any], store: Store, options: RunOptions | None = None, workers: int = 1) -> RunOutcome:
-    """Run a grid on processes of this machine, counting."""
+    """Run a grid on processes of this machine, and count the solves."""
     plan = make_plan(grid_of(content).specs(), store, design_seconds)
     with closing(Processes(workers, counted)) as executor:
         return run(plan, store, executor, options)
 
 
 def open_claims(content: dict[str, Any], store: Store) -> list[str]:
-    """Return the keys of a grid that somebody still holds."""
+    """Return the keys of a grid that are still claimed."""
     found = store.claim("who asks", 60, [spec.key for spec in grid_of(content).specs()])
     return [key for key, what in found.items() if what == "held"]
 
@@ -76,7 +76,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def undisturbed() -> list[Row]:
-    """Return the table of `GRID`, made by this process alone."""
+    """Return the table of `GRID`, computed by this process."""
     return counted_work.undisturbed(GRID)
 
 
@@ -91,7 +91,7 @@ def test_a_run_stores_the_answers_of_solve(log: Path, undisturbed: list[Row]) ->
     kept = store.get(spec.key)
     assert kept is not None
     assert json.loads(kept.record)["gamma"] == solve(spec.problem).gamma.tolist()
-    assert json.loads(kept.record)["statistics"]["seconds"] == {}  # nothing of the machine that solved it
+    assert json.loads(kept.record)["statistics"]["seconds"] == {}  # nothing depends on the machine
     assert set(counts(log).values()) == {1}
     assert (outcome.progress.solved, outcome.progress.failed, outcome.failures) == (MANY, 0, ())
     assert [at.over for at in seen] == sorted(at.over for at in seen)
@@ -125,7 +125,7 @@ def test_warm_answers_do_not_depend_on_what_was_solved_before() -> None:
     whole = list(perform(Assignment(0, batch.specs, batch.lead)))
     expected = {event.key: event.row.record for event in whole if isinstance(event, Answer)}
     assert json.loads(expected[batch.lead.key])["gamma"] == solve(batch.specs[0].problem).gamma.tolist()
-    again = answers(Assignment(1, batch.specs[:0:-1], batch.lead))  # backwards, and the lead was solved by another
+    again = answers(Assignment(1, batch.specs[:0:-1], batch.lead))  # in reverse order, with the lead solved elsewhere
     alone = answers(Assignment(2, batch.specs[2:3], batch.lead))
     assert again == {key: record for key, record in expected.items() if key != batch.lead.key}
     assert alone.items() <= expected.items()
@@ -144,10 +144,10 @@ def test_warm_and_cold_answers_agree() -> None:
 # ------------------------------------------------------------------------------------------- several at once
 
 
-def test_two_runs_at_once_share_the_work(log: Path, tmp_path: Path, undisturbed: list[Row]) -> None:
+def test_two_concurrent_runs_share_the_work(log: Path, tmp_path: Path, undisturbed: list[Row]) -> None:
     url = f"sqlite:///{tmp_path / 'shared.sqlite'}"
     outcomes: list[RunOutcome] = []
-    grids = [GRID, {**GRID, "K": [11, 9, 7, 5]}]  # in other orders
+    grids = [GRID, {**GRID, "K": [11, 9, 7, 5]}]  # in different orders
 
     def one(content: dict[str, Any], place: str) -> None:
         with closing(open_store(url)) as store:
@@ -167,7 +167,7 @@ def test_two_runs_at_once_share_the_work(log: Path, tmp_path: Path, undisturbed:
         assert open_claims(GRID, store) == []
 
 
-def test_a_run_waits_for_claims_of_others(log: Path) -> None:
+def test_a_run_waits_for_the_claims_of_other_runs(log: Path) -> None:
     store = open_store("memory")
     spec = next(iter(grid_of(GRID).specs()))
     other = Claims(store, "another", 60)
@@ -195,7 +195,7 @@ def test_an_expired_claim_is_taken_over(log: Path) -> None:
     assert counts(log)[spec.key] == 1
 
 
-def test_an_answer_whose_claim_was_taken_over_meanwhile_is_left_to_who_has_it(tmp_path: Path) -> None:
+def test_an_answer_whose_claim_was_taken_over_is_not_stored(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
     spec = next(iter(grid_of(GRID).specs()))
     with closing(open_store(url)) as store:
@@ -223,7 +223,7 @@ def test_an_invalid_row_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_a_problem_that_kills_its_worker_is_recorded_and_the_run_goes_on(
+def test_a_problem_that_kills_its_worker_is_recorded_and_the_run_continues(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, undisturbed: list[Row], *, direct: bool
 ) -> None:
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"
@@ -242,7 +242,7 @@ def test_a_problem_that_kills_its_worker_is_recorded_and_the_run_goes_on(
         assert (outcome.progress.solved, outcome.progress.losses) == (MANY - 1, crashes)
         assert rows(store) == [row for row in undisturbed if row.key != poison]
         assert counts(log, "begun")[poison] == crashes
-        # what was solved shortly before and not kept yet is solved again
+        # answers not yet stored are solved again
         assert set(counts(log).values()) <= ({1, 2, 3} if direct else {1, 2})
         assert open_claims(GRID, store) == []
         store.release_claims("who asks", [poison])
@@ -279,10 +279,10 @@ class Here:
         return [AssignmentReport(task.number, [*perform(task), AssignmentEnded()]) for task in tasks]
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing: no process was started."""
 
 
-def test_tasks_shrink_towards_the_end_and_hold_every_problem_once() -> None:
+def test_tasks_shrink_towards_the_end_and_cover_every_problem_once() -> None:
     store, executor = open_store("memory"), Here()
     plan = make_plan(grid_of({**GRID, "K": {"from": 5, "to": 21, "step": 2}}).specs(), store, lambda _: 0.015)
     assert len(plan.batches) == 1  # whose keys are claimed together
@@ -307,7 +307,7 @@ def test_an_idle_process_that_dies_loses_nothing() -> None:
             assert (outcome.progress.solved, outcome.progress.losses) == (plan.missing, 0)
             until(
                 lambda: (executor._thread.pool.state.busy, executor._thread.pool.state.waiting) == (0, 0)
-            )  # warmed up
+            )  # its warm-up
             (pid,) = executor.processes
             os.kill(pid, signal.SIGKILL)
             until(lambda: executor.processes == ())
@@ -328,9 +328,9 @@ def test_waiting_assignments_survive_a_dead_process(log: Path, monkeypatch: pyte
     assert counts(log, "begun") == {spec.key: 1 for spec in specs[:3]}
 
 
-def test_unsendable_work_is_reported_and_the_rest_done() -> None:
+def test_work_that_cannot_be_pickled_is_reported_and_the_rest_is_done() -> None:
     (spec,) = itertools.islice(grid_of(GRID).specs(), 1)
-    with closing(Processes(1, lambda _: iter(()))) as executor:  # a process cannot import it
+    with closing(Processes(1, lambda _: iter(()))) as executor:  # other processes cannot import it
         executor.submit(Assignment(1, (spec,)))
         (report,) = executor.poll(60)
         (event,) = report.events
@@ -374,7 +374,7 @@ def test_an_unexpected_failure_is_retried(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class Full(DatabaseStore):
-    """A store that has no room left after a few rows."""
+    """A store that is full after a few rows."""
 
     def complete(self, owner: str, rows: Sequence[Row]) -> dict[str, Row]:
         room = 3 - len([*self.rows()])
@@ -406,7 +406,7 @@ def test_a_full_disk_ends_the_run_and_loses_only_work_in_flight() -> None:
         ({"attempts": 0}, "attempts = 0 is not valid: expected a whole number, at least 1"),
     ],
 )
-def test_options_of_a_run_are_checked_before_it_begins(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_of_a_run_are_refused_before_it_starts(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(message)):
         RunOptions(**options)
 
@@ -460,22 +460,22 @@ def test_workers_that_are_killed_are_replaced(log: Path, undisturbed: list[Row])
         outcome = run(plan, store, executor, RunOptions(attempts=20), kill)
     assert outcome.failures == ()
     assert rows(store) == undisturbed
-    assert outcome.progress.solved == MANY  # each arrived once, however often it was begun
+    assert outcome.progress.solved == MANY  # each arrived once, even if it was started several times
     lost = sum(counts(log).values()) - MANY
-    assert 0 <= lost <= MANY // 2 * killed  # at most its assignment each
+    assert 0 <= lost <= MANY // 2 * killed  # at most one assignment per worker
 
 
 # --------------------------------------------------------------------------------------------- groups of answers
 
 
 class Ticks:
-    """A clock that an event moves on."""
+    """A clock that every event advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
 
 
-def test_answers_that_come_quickly_are_reported_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quick_answers_are_reported_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Ticks()
     monkeypatch.setattr(time, "monotonic", lambda: clock.now)
     row = Row("key", 1, "{}", "")
@@ -487,7 +487,7 @@ def test_answers_that_come_quickly_are_reported_together(monkeypatch: pytest.Mon
 
     quick, slow = 0.6 * QUICK_SECONDS, 2 * QUICK_SECONDS
     sizes = [len(group) for group in event_groups(events([quick] * 100), careful=False)]
-    assert sizes == [42, 42, 16]  # a little more than `SAVE_SECONDS` each
+    assert sizes == [42, 42, 16]  # slightly more than `SAVE_SECONDS` each
     groups = [*event_groups(events([quick, slow, slow, quick]), careful=False)]
     assert [[event.key for event in group if isinstance(event, Answer)] for group in groups] == [
         ["0", "1"],

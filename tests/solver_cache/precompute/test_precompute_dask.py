@@ -1,4 +1,4 @@
-"""Runs on Dask, with real schedulers and workers: the same table as everywhere, whatever is killed."""
+"""Runs on Dask, with real schedulers and workers: the same table, whatever is killed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def cluster(log: Path) -> Iterator[Cluster]:
         yield made
 
 
-def test_answers_come_back_and_workers_that_die_are_replaced(
+def test_answers_are_returned_and_dead_workers_are_replaced(
     log: Path, cluster: Cluster, undisturbed: list[Row]
 ) -> None:
     store, killed = open_store("memory"), list[int]()
@@ -72,7 +72,7 @@ def test_answers_come_back_and_workers_that_die_are_replaced(
     assert {*counts(log)} == {row.key for row in undisturbed}
 
 
-def test_workers_write_to_postgresql_themselves(log: Path, cluster: Cluster, undisturbed: list[Row]) -> None:
+def test_workers_write_to_postgresql_directly(log: Path, cluster: Cluster, undisturbed: list[Row]) -> None:
     url = postgres.server().url(postgres.server().new())
     with closing(open_store(url)) as store:
         plan = make_plan(grid_of(GRID).specs(), store, design_seconds)

@@ -152,7 +152,7 @@ def test_missing_entries_are_reported(name: str) -> None:
         grid_of({key: value for key, value in SMALL.items() if key != name})
 
 
-def test_a_link_is_its_formula() -> None:
+def test_a_link_to_a_field_is_a_formula() -> None:
     grid = grid_of({**SMALL, "Delta": [1e-3, 1e-2], "m": [1, 2], "delta": "1-(1-Delta)^m"})
     default = grid_of({**SMALL, "Delta": [1e-3, 1e-2], "m": [1, 2]})
     assert [r.key for r in grid.specs()] == [r.key for r in default.specs()]
@@ -225,7 +225,7 @@ def test_a_plan_counts_stored_answers_and_changes_nothing() -> None:
     grid, store = grid_of({**SMALL, "m": [1, 1.5, 2]}), open_store("memory")
     keys = [r.key for r in grid.specs()]
     store.put(row(keys[0]))
-    store.put(row(keys[1], core=99))  # of another version: to be solved
+    store.put(row(keys[1], core=99))  # of another version, so it is solved again
     plan = make_plan(grid.specs(), store, cost)
     assert (plan.problems, plan.stored, plan.missing, plan.repeated) == (3, 1, 2, 0)
     assert plan.seconds == pytest.approx(0.1)
@@ -235,7 +235,7 @@ def test_a_plan_counts_stored_answers_and_changes_nothing() -> None:
     assert (twice.missing, twice.repeated) == (2, 2)
 
 
-def test_expensive_problems_go_first_and_cheap_ones_together() -> None:
+def test_expensive_problems_are_first_and_cheap_ones_are_grouped() -> None:
     grid = grid_of({**SMALL, "K": [3, 5, 201, 51], "m": {"from": 1, "to": 1.9, "step": 0.1}})
     plan = make_plan(grid.specs(), open_store("memory"), cost)
     seconds = [batch.seconds for batch in plan.batches]
@@ -245,7 +245,7 @@ def test_expensive_problems_go_first_and_cheap_ones_together() -> None:
     assert max(len(batch.specs) for batch in plan.batches) > 5
 
 
-def test_a_lead_depends_on_the_grid_alone() -> None:
+def test_a_lead_depends_only_on_the_grid() -> None:
     grid = grid_of({"K": 101, "epsilon": 0.1, "Delta": 1e-5, "m": {"from": 1, "to": 20, "points": 30}})
     specs = [*grid.specs()]
     assert warm_start_pays(tuple(specs[:GROUP_SIZE]))
@@ -260,13 +260,13 @@ def test_a_lead_depends_on_the_grid_alone() -> None:
         assert {leads[r] for r in batch.specs} == {batch.lead}
 
 
-def test_cheap_searches_start_by_themselves() -> None:
+def test_cheap_searches_have_no_lead() -> None:
     for problem in ({"K": 51, "Delta": 0}, {"K": 11, "Delta": 1e-5}, {"K": 401, "Delta": 1e-5}):
         grid = grid_of({"epsilon": 0.1, "m": [1, 2, 3, 4], **problem})
         assert {batch.lead for batch in make_plan(grid.specs(), open_store("memory"), cost).batches} == {None}
 
 
-def test_voters_of_a_grid_state_profiles() -> None:
+def test_voters_of_a_grid_may_have_profiles() -> None:
     points = [[0, 0.013], [0.1, 1e-5]]
     content = {"K": [5, 7], "profile": ["gaussian(0.0325)", "0:0.013,0.1:1e-5"], "target_epsilon": 0.1, "delta": 1e-5}
     grid = grid_of(content)
@@ -275,7 +275,7 @@ def test_voters_of_a_grid_state_profiles() -> None:
     assert specs[0].problem.voter == gaussian(0.0325).profile(Privacy(0.0, 1e-5))
     assert specs[2].problem.voter == PrivacyProfile(points)
     assert sorted(map(repr, grid.parts[0].sample(grid.size))) == sorted(map(repr, specs))
-    # one profile: its points, or an object of its curve; the δ of the release is then the least of its points
+    # a profile as points or as a curve; the default δ of the release is then the least of its points
     for stated in (points, {"gaussian": {"mu": 0.0325}}):
         (alone,) = grid_of({"K": 5, "profile": stated, "target_epsilon": 0.1}).specs()
         assert alone.problem.target.delta == alone.problem.voter.delta
@@ -296,6 +296,6 @@ def test_voters_of_a_grid_state_profiles() -> None:
         ({"groups": [{"K": 5, "profile": "0:0.1", "Delta": 0.1}], "target_epsilon": 1}, "groups"),
     ],
 )
-def test_profiles_that_do_not_fit_are_refused(content: dict[str, Any], said: str) -> None:
+def test_invalid_profiles_are_refused(content: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         list(grid_of(content).specs())

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from support.cases import for_each
 from support.noisy_votes import vote_total
 from support.paths import ROOT
@@ -177,8 +178,6 @@ def test_losses_increase_with_alpha_and_decrease_with_beta() -> None:
 
 @pytest.mark.parametrize("mu", [0.01, 0.3, 1.4])
 def test_no_bit_exceeds_the_bound_and_one_is_close(mu: float) -> None:
-    from scipy.special import ndtr
-
     release = noisy_bit.bit_divergence(mu)
     u = np.concatenate([RNG.uniform(-3, 3, 3000), RNG.uniform(-8, 8, 2000)])
     p, q = np.stack([ndtr(u), ndtr(-u)], axis=1), np.stack([ndtr(u - mu), ndtr(mu - u)], axis=1)

@@ -23,6 +23,7 @@ from darrm_opt.accounting.composition.optimal import (
     optimal_composition_of_sequence,
     optimal_delta,
 )
+from darrm_opt.accounting.gaussian import gaussian_delta
 from darrm_opt.accounting.pld import (
     TRUNCATION,
     Pld,
@@ -98,7 +99,6 @@ def test_different_events(events: dict[Privacy, int], above: float) -> None:
 
 def test_a_profile_is_never_undercut() -> None:
     """A Gaussian's profile, known exactly: at every ε the PLD's δ is above it, and closer on a finer grid."""
-    from darrm_opt.accounting.gaussian import gaussian_delta
 
     def profile(epsilons: Array) -> Array:
         return np.array([gaussian_delta(0.4, epsilon) for epsilon in epsilons.tolist()])

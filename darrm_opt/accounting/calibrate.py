@@ -170,13 +170,18 @@ def calibrate(
 def _growth(budget: float, cost: float, guess_error: float | None, power: float | None) -> float:
     """Return the factor for a value while all fit, or none does, from the ratio of budget and cost."""
     if power is not None and 0 < cost < math.inf:
-        return max(0.01, min(4.0, math.pow(budget / cost, 1 / power)))
+        return max(0.01, min(4.0, _root_of_ratio(budget, cost, power)))
     growth = FREE_GROWTH if guess_error is None else 1 + guess_error
     if cost <= budget:
         margin = 1.05 if guess_error is None else 1.0
         return min(4.0, max(growth, margin * budget / cost)) if cost > 0 else 4.0
     # With a margin, and never 0 for an infinite cost.
     return max(0.01, min(0.5, 0.9 * budget / cost) if guess_error is None else budget / cost / growth)
+
+
+def _root_of_ratio(budget: float, cost: float, power: float) -> float:
+    """Return (budget/cost)^(1/power), for a cost above 0, where neither overflows."""
+    return math.exp(min((math.log(budget) - math.log(cost)) / power, 700.0)) if budget else 0.0
 
 
 def near_value(
@@ -194,12 +199,12 @@ def near_value(
             return None
         if before is not None:
             # Newton's step in logarithms, where costs are nearly powers; the first one assumes the power 1.
-            power = math.log(spent / before[1]) / math.log(value / before[0])
+            power = (math.log(spent) - math.log(before[1])) / math.log(value / before[0])
             # an estimate that jumps, or hardly moves, is useless for the cost: the search continues without it.
             if not MIN_POWER < power < MAX_POWER:
                 return None
         before = value, spent
-        value *= (budget / spent) ** (1 / power)
+        value *= _root_of_ratio(budget, spent, power)
         if not MIN_SHARE * most <= value < most or value == before[0]:
             return None
         if power != 1.0 and abs(value / before[0] - 1) <= NEAR:

@@ -22,6 +22,7 @@ Proofs: docs/proofs.md, "Ensembles that are drawn anew for every query".
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -366,7 +367,8 @@ def _convolution_of_points(
     """Return ε of sampled releases by what all labels of a sample are together: (ε, δ)-DP at several ε, and sampled."""
     # ``whole``: one such (ε, δ), where it is known.
     least = RARE_SHARE * delta / queries / rate * (1 - 64 * ULP)  # still rare after its rounding
-    inside = [(together(each), each) for each in np.geomspace(min(least, 0.1), 0.5, POINTS).tolist()]
+    least = min(max(least, sys.float_info.min), 0.1)
+    inside = [(together(each), each) for each in np.geomspace(least, 0.5, POINTS).tolist()]
     known = [*([] if whole is None else [whole]), *(Privacy(*each) for each in inside)]
     sampled = [amplify_by_subsampling(event, rate) for event in known if event.epsilon <= MAX_EXPONENT]
     if not sampled:

@@ -1,6 +1,6 @@
 """Extreme inputs: every account, bound and calibration ends in a number or ∞, and is monotone in what it must be.
 
-Orders up to 1e300, σ from 1e-3 to 1e6 votes, ε from 1e-12 to 500, δ from 1e-300 to 0.999, records up to 10^12 and
+Orders up to 1e300, σ from 1e-3 to 1e6 votes, ε from 1e-12 to 500, δ from 5e-324 to 0.999, records up to 10^12 and
 rates from 1e-12: each random question ends in a bound that is a number or ∞, or in an error of ours with its reason;
 never in NaN, a negative bound, or another error. A question that must cost no less (more releases, less noise, a
 smaller δ, a larger rate) costs no less, up to the precision of searches.
@@ -121,7 +121,7 @@ class Situation:
 
 def draw(rng: Random) -> Situation:
     large, K = rng.random() < LARGE, rng.choice([1, 2, 3, 5])
-    delta = rng.choice([10 ** rng.uniform(-300, -3), 10 ** rng.uniform(-15, -2), rng.uniform(0.001, 0.999)])
+    delta = rng.choice([10 ** rng.uniform(-323.3, -3), 10 ** rng.uniform(-15, -2), rng.uniform(0.001, 0.999)])
     among = rng.choice([1, 2, 5, 1000]) if large else rng.choice([1, 2, 3])
     return Situation(
         sigma=10 ** rng.uniform(-3, 6),

@@ -29,7 +29,8 @@ from darrm_opt.accounting.labels.vote_release import VoteRelease
 from darrm_opt.accounting.law_pairs import AnyVotes, LawPairs
 from darrm_opt.accounting.propose_test_release import propose
 from darrm_opt.accounting.published_loss import publish_loss, unpublished_epsilon
-from darrm_opt.accounting.total import ReleaseTotal, total_of
+from darrm_opt.accounting.sampling import Sampling
+from darrm_opt.accounting.total import ReleaseTotal, cost, total_of
 from darrm_opt.errors import DeltaTooSmall, InvalidInput, TooMuchWork
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
 from darrm_opt.rounding import ULP
@@ -235,6 +236,24 @@ def test_extreme_questions_never_return_nan() -> None:
     assert not any(extremes.row(1, number, quick).faults for number in range(12 * len(quick)))
     costs = [f"cost of {name}" for name in ("permute_and_flip", "randomized_response", "subsampling")]
     assert not any(extremes.row(2, number, costs).faults for number in range(5 * len(costs)))
+
+
+@for_each("delta", [5e-324, 1e-310, 3e-308])
+@for_each(
+    "sampling",
+    [
+        None,
+        Sampling(1000, rate=0.01),
+        Sampling(1000, rate=0.01, labels=3),
+        Sampling(100, 10, scheme="without-replacement"),
+        Sampling(100, 10, scheme="each-voter"),
+        Sampling(100, scheme="random-allocation", among=10),
+    ],
+)
+def test_subnormal_deltas_are_answered_as_the_others(delta: float, sampling: Sampling | None) -> None:
+    for mechanism, queries in ((NoisyMaximum(5, 3, 2.0), 30), (NoisyMaximum(5, 3, 1e5), 1)):
+        found = cost(mechanism, queries, delta, sampling)
+        assert 0 < found.epsilon <= cost(mechanism, queries, 0.0, sampling).epsilon * (1 + 1e-12)
 
 
 def test_all_kinds_are_asked_in_all_directions() -> None:

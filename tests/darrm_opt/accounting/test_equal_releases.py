@@ -145,6 +145,15 @@ def test_an_estimate_that_is_missing_or_jumps_gives_no_guess() -> None:
         assert near_value(cost, 1.0, 9.0, guess=0.5) is None
 
 
+def test_quotients_of_costs_may_be_beyond_the_range_of_doubles() -> None:
+    assert near_value(lambda value: 5e199 if value == 0.5 else 1e-200, 1e200, 9.0, guess=0.5) is None
+    found = calibrate(
+        lambda value: (None, value * 1e-250), 1.0, 9.0, guess=0.5, precision=1e-6, estimate=lambda value: value**0.6
+    )
+    assert found is not None
+    assert found.value == 9.0
+
+
 def test_one_release_may_have_the_whole_total() -> None:
     assert release_target(Privacy(1.0, 1e-5), 1) == Privacy(1.0, 1e-5)
     assert 1 - 1e-12 <= epsilon_each(Privacy(1.0, 1e-3), 1e-3, 1) <= 1.0  # all of δ

@@ -292,19 +292,20 @@ class GammaClaim:
 
     def _total_epsilon(self) -> float | None:
         """Return the ε of the total as it is proved here; None where it is beyond what the file says."""
-        from darrm_opt.accounting.accounts import SEARCHED, STATED
-        from darrm_opt.accounting.release_profile import Release
+        from darrm_opt.accounting.accounts import PLANNED, STATED
+        from darrm_opt.accounting.release_profile import NoisyMajority, Release
         from darrm_opt.accounting.total import total_of
-        from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 
         assert self.total is not None  # noqa: S101 - for the type checker
-        queries, claim, fresh = self.total
-        mechanism = CertifiedNoiseFunction(Release.of((self.noise, self.problem)), fresh=fresh)
-        # Plans use other grids than totals, and either grid may be the tighter one.
-        for effort in (STATED, SEARCHED, STATED.for_search(queries)):
-            epsilon = total_of(mechanism.bounds(queries), claim.delta, effort=effort).epsilon
-            if epsilon <= claim.epsilon * (1 + TOLERANCE):
-                return epsilon
+        (queries, claim, fresh), problem = self.total, self.problem
+        whole = NoisyMajority(self.noise, Problem(problem.K, problem.voter, claim, problem.affected))
+        # Plans use other grids than totals, and search the profile from the total: either may be the tighter one.
+        for released in (Release.of((self.noise, problem)), whole):
+            parts = released.guarantees(queries, fresh=fresh)
+            for effort in (STATED, PLANNED, STATED.for_search(queries)):
+                epsilon = total_of(parts, claim.delta, effort=effort).epsilon
+                if epsilon <= claim.epsilon * (1 + TOLERANCE):
+                    return epsilon
         return None
 
 

@@ -287,6 +287,14 @@ def test_an_m_that_contradicts_the_target_is_refused(m: Any) -> None:
     assert "m = 1.0 is not valid" in refused("verify", "-", given=json.dumps(not_private))
 
 
+@pytest.mark.slow
+def test_the_totals_of_a_plan_are_proved_from_the_start_of_its_search() -> None:
+    """From the target of one release, the profile proves 2.999314 for what the plan states as 2.999307."""
+    voters = ("--K", "35", "--epsilon", "0.1", "--voter-delta", "1e-5", "--fresh")
+    plan = run("plan", *voters, "--queries", "100", "--total-epsilon", "3", "--total-delta", "0.01", "--json").stdout
+    assert json.loads(run("verify", "-", "--json", given=plan).stdout)["private"] is True
+
+
 def test_every_gamma_of_a_plan_and_of_a_search_is_proved() -> None:
     options = ("--K", "3", "--affected", "1", "--queries", "2", "--total-epsilon", "2", "--total-delta", "1e-5")
     plan = run("plan", *options, "--json").stdout

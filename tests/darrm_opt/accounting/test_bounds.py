@@ -207,7 +207,7 @@ def test_split_votes_do_not_pass_a_proposal() -> None:
 @for_each(("K", "classes", "sigma"), [(1, 2, 478.7), (1, 2, 10.6), (3, 2, 325.7), (3, 3, 1.0)])
 @for_each("check", [{}, {"threshold": 1.5, "check_sigma": 2.0}])
 def test_the_loss_of_votes_is_at_most_that_of_any_votes(
-    K: int, classes: int, sigma: float, check: dict[str, float]
+    K: int, classes: int, sigma: float, check: dict[str, Any]
 ) -> None:
     """Also of few voters, all of whose votes are listed."""
     batch = NoisyMaximum(K, classes, sigma, **check).batch(2)

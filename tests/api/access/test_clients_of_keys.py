@@ -1,4 +1,4 @@
-"""Clients of keys: two keys of one client overlap, limits are a client's, and private designs are seen by their client."""
+"""Clients of keys: overlapping keys of one client, limits per client, and private designs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECRET = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 @dataclass
 class Caller:
-    """Someone with a key."""
+    """A caller with a key."""
 
     service: Served
     key: str
@@ -38,7 +38,7 @@ class Caller:
         return answer.status, answer.json() if answer.body else None
 
     def design(self, problem: dict[str, Any]) -> str:
-        """Return the id of a design, made now or before."""
+        """Return the id of a design, new or stored."""
         status, answer = self.ask("/v1/gamma", "POST", **problem)
         assert status == 200
         return str(answer["id"])
@@ -75,7 +75,7 @@ def test_a_new_key_of_a_client_has_the_jobs_and_webhooks_of_the_old_one(tmp_path
         hooks = f"/v1/jobs/{job}/webhooks"
         first = before.ask(hooks, "POST", url="http://127.0.0.1:1/end")[1]
         second = after.ask(hooks, "POST", url="http://127.0.0.1:1/other")[1]
-        assert first["secret"] == second["secret"]  # of its signatures
+        assert first["secret"] == second["secret"]  # the secret of its signatures
         after.design(SECOND)
         assert after.ask("/v1/gamma", "POST", **THIRD)[0] == 429  # two new problems, one by each key
         revoke_key(path, old.id)
@@ -114,7 +114,7 @@ def test_only_the_owner_lists_and_reads_private_designs(private: dict[str, Calle
     assert two.ask("/v1/estimate", "POST", **FIRST)[1]["stored"] is False
     assert one.ask("/v1/estimate", "POST", **FIRST)[1]["stored"] is True
     assert (one.ask(f"/v1/plurality/{table}")[0], two.ask(f"/v1/plurality/{table}")[0]) == (200, 404)
-    # Asked in full by the other, in either way, it is both clients'; tags stay each client's own.
+    # After a full request by the other client it belongs to both; tags remain separate.
     query = "&".join(f"{name}={value}" for name, value in SECOND.items())
     assert one.ask(f"/v1/gamma?{query}")[0] == two.ask(f"/v1/gamma?{query}")[0] == 200
     assert two.listed() == {common}
@@ -124,7 +124,7 @@ def test_only_the_owner_lists_and_reads_private_designs(private: dict[str, Calle
     assert (one.listed("?tag=best"), two.listed("?tag=best")) == ({common}, set())
     assert two.ask(f"/v1/designs/{common}/tags/best", "DELETE")[0] == 200
     assert one.listed("?tag=best") == {common}
-    # What an admin has designed is its client's, too.
+    # A design of an admin belongs to its client, too.
     roots = root.design(THIRD)
     assert roots not in one.listed() | two.listed()
 
@@ -155,7 +155,7 @@ def test_only_the_owner_sees_a_private_job(tmp_path: Path) -> None:
         assert two.ask(f"/v1/jobs/{job}/events")[0] == 404
         assert two.ask(f"/v1/jobs/{job}/webhooks", "POST", url="https://example.com/end")[0] == 404
         assert two.ask(f"/v1/jobs/{job}/stop", "POST")[0] == two.ask(f"/v1/jobs/{job}", "DELETE")[0] == 404
-        # Nor is it found out by the page behind it.
+        # Nor does the page after it reveal it.
         for path_of_list in ("jobs", "designs"):
             assert one.ask(f"/v1/{path_of_list}?after={job}")[0] == 200
             assert (
@@ -176,7 +176,7 @@ def test_private_designs_of_a_read_only_store_are_shared(tmp_path: Path) -> None
         answer = client.post("/v1/gamma", headers={"X-API-Key": second}, json=FIRST)
         assert (answer.status_code, answer.json()["id"]) == (200, id_)
         seen = [client.get(f"/v1/gamma/{id_}", headers={"X-API-Key": text}).status_code for text in (first, second)]
-        assert seen == [200, 404]  # nobody could note that the second asked
+        assert seen == [200, 404]  # the request of the second client cannot be recorded
 
 
 def test_an_evicted_design_is_visible_again_after_a_new_request(
@@ -195,7 +195,7 @@ def test_an_evicted_design_is_visible_again_after_a_new_request(
         designs = app.state.service.store.designs
         size = designs.stored_bytes()
         second = client.post("/v1/gamma", headers=one, json=SECOND).json()["id"]
-        assert designs.evict_of_clients(designs.stored_bytes() - size) == 0  # the other client has it still
+        assert designs.evict_of_clients(designs.stored_bytes() - size) == 0  # the other client still has it
         assert listed() == {second}
         assert client.get(f"/v1/gamma/{first}", headers=one).status_code == 404
         assert client.post("/v1/gamma", headers=one, json=FIRST).json()["cached"] is True
@@ -231,7 +231,7 @@ def test_running_jobs_of_a_client_are_limited(url: str) -> None:
 
 
 def test_owners_are_recorded_without_private_designs(tmp_path: Path) -> None:
-    """So that an operator who makes designs private later makes those of before private."""
+    """So earlier designs become private, too, if an operator turns private designs on."""
     path = tmp_path / "keys.json"
     texts = [create_key(path, name)[1] for name in ("one", "two")]
     url = f"sqlite:///{tmp_path / 'store.sqlite'}"

@@ -1,4 +1,4 @@
-"""Turns of clients at a few places: many requests of one client that arrive at once delay another's by a few."""
+"""Turns of clients at a few slots: many concurrent requests of one client delay another client by only a few."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from api.middleware.admission import STARTS, TurnsMiddleware
 
 
 def order_of(asked: list[str], size: int = 1) -> list[str]:
-    """Return the order in which clients get a place who ask while all are taken."""
+    """Return the order in which waiting clients get a slot."""
     served: list[str] = []
 
     async def test() -> None:
@@ -55,7 +55,7 @@ def test_requests_of_one_client_keep_their_order() -> None:
 
 
 async def served(queue: FairQueue) -> str:
-    """Wait for a place, and give it back."""
+    """Wait for a slot, and release it."""
     async with queue.place("me"):
         return "served"
 
@@ -71,7 +71,7 @@ async def test_a_cancelled_waiter_does_not_lose_a_slot(late: bool) -> None:
     async def hold() -> None:
         async with queue.place("holder"):
             await taken.wait()
-        if late:  # in the moment in which the other's turn has come, before it knows
+        if late:  # when the turn of the other has come, before it resumes
             impatient.cancel()
 
     holding = asyncio.create_task(hold())
@@ -96,7 +96,7 @@ async def test_a_waiter_cancelled_early_does_not_lose_a_slot() -> None:
     async def hold() -> None:
         async with queue.place("holder"):
             await taken.wait()
-            for each in impatient:  # cancelled, and not told yet when the place becomes free
+            for each in impatient:  # cancelled, but not yet resumed when the slot becomes free
                 each.cancel()
 
     holding = asyncio.create_task(hold())
@@ -114,7 +114,7 @@ async def test_a_waiter_cancelled_early_does_not_lose_a_slot() -> None:
 
 
 def begun(clients: list[str], path: str = "/v1/jobs") -> list[str]:
-    """Return the clients in the order in which their requests reach the route, each of which waits for ever."""
+    """Return the clients in the order in which their requests reach the route, which never returns."""
     order: list[str] = []
 
     async def route(scope: Scope, _receive: Receive, _send: Send) -> None:
@@ -142,4 +142,4 @@ def test_a_request_waits_for_one_turn_of_each_client() -> None:
 
 
 def test_health_checks_skip_the_queue() -> None:
-    assert begun(["greedy"] * 20 + ["polite"], "/healthz")[-1] == "polite"  # all in one round, as they came
+    assert begun(["greedy"] * 20 + ["polite"], "/healthz")[-1] == "polite"  # all in one round, in order of arrival

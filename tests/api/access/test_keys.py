@@ -125,7 +125,7 @@ def test_a_broken_file_changes_no_access(
     assert ring.holder(text) == key
     assert ring.holder("darrm_00000000_" + 43 * "A") is None
     assert "the previous keys stay valid" in caplog.text
-    assert len(caplog.records) == 1  # said once, not at each request
+    assert len(caplog.records) == 1  # reported once, not for each request
     with pytest.raises(KeysFileError):
         KeyRing(path)
 
@@ -239,7 +239,7 @@ def test_the_command_line_gives_roles_and_shows_expiry(path: Path) -> None:
 
 
 def expired(path: Path, identity: str) -> None:
-    """Have a key expire in the past, as the time does."""
+    """Set the expiry of a key to the past."""
     told = json.loads(path.read_text(encoding="utf-8"))
     for key in told["keys"]:
         if key["id"] == identity:
@@ -247,7 +247,7 @@ def expired(path: Path, identity: str) -> None:
     path.write_text(json.dumps(told), encoding="utf-8")
 
 
-def test_roles_on_a_server(tmp_path: Path) -> None:
+def test_a_server_enforces_roles(tmp_path: Path) -> None:
     path, made = tmp_path / "keys.json", {}
     for role in ("reader", "user", "admin"):
         made[role] = create_key(path, role, role)[1]
@@ -260,7 +260,7 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
             role: client.get("/metrics", headers={"X-API-Key": text}).status_code for role, text in made.items()
         }
         assert statuses == {"reader": 403, "user": 200, "admin": 200}
-        assert client.get(small).status_code == 401  # answered before it comes to a route
+        assert client.get(small).status_code == 401  # answered before routing
         counted = client.get("/metrics", headers={"X-API-Key": made["admin"]}).text
         assert 'darrm_requests_total{method="GET",route="refused",status="401"}' in counted
     with serving(tmp_path, DARRM_KEYS=str(path), DARRM_METRICS="admin", DARRM_MAX_VOTERS="1001") as service:
@@ -273,7 +273,7 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
         assert refusal.status == 401
         assert refusal.json()["detail"].startswith("This key expired at 2020-01-01T00:00:00+00:00.")
         assert "invalid_token" in refusal.headers["www-authenticate"]
-        # a reader: what is stored, and nothing that has to be solved or computed
+        # a reader: stored answers only, nothing that is solved or computed
         assert status("reader", small) == 404
         answer = service.ask(small, X_API_Key=made["user"]).json()
         assert status("reader", small) == status("reader", f"/v1/gamma/{answer['id']}") == 200
@@ -293,7 +293,7 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
         assert b"darrm_jobs_queued 0.0" in service.ask("/metrics", X_API_Key=made["admin"]).body
         assert status("reader", "/metrics") == status("user", "/metrics") == status("user", "/v1/access-log") == 403
         assert status("reader", "/healthz") == 200
-        # an admin: everyone's jobs; a user: its own
+        # an admin: all jobs; a user: its own
         id = service.ask("/v1/jobs", "POST", long, X_API_Key=made["user"], Content_Type="application/json").json()["id"]
         assert status("user", other) == 200
         listed = {role: service.ask("/v1/jobs", X_API_Key=made[role]).json()["jobs"] for role in ("user", "admin")}
@@ -302,11 +302,11 @@ def test_roles_on_a_server(tmp_path: Path) -> None:
         mine = b'{"K": 9, "m": 2, "epsilon": 0.5}'
         own = service.ask("/v1/jobs", "POST", mine, X_API_Key=made["admin"], Content_Type="application/json").json()
         assert own["id"] not in {job["id"] for job in service.ask("/v1/jobs", X_API_Key=made["user"]).json()["jobs"]}
-        foreign = f"/v1/jobs/{own['id']}"  # running or over
+        foreign = f"/v1/jobs/{own['id']}"  # running or finished
         assert status("user", f"{foreign}/stop", "POST") == status("user", foreign, "DELETE") == 404
         assert service.ask(f"/v1/jobs/{id}/stop", "POST", X_API_Key=made["user"]).status in {200, 202}
         state = service.ask(f"/v1/jobs/{id}", "DELETE", X_API_Key=made["admin"]).json()["state"]
-        assert state in {"cancelled", "done"}  # what was stopped may be over already, with the best so far
+        assert state in {"cancelled", "done"}  # the stopped job may already be done with its incumbent
 
 
 MOUNTED = """
@@ -329,9 +329,9 @@ except KeysFileError as err:
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts need Linux, and root")
+@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="mounts need Linux and root")
 @pytest.mark.parametrize("by", ["folder", "file"])
-def test_keys_behind_a_bind_mount(tmp_path: Path, by: str) -> None:
+def test_keys_must_be_mounted_by_their_folder(tmp_path: Path, by: str) -> None:
     source, mounted = tmp_path / "source", tmp_path / "mounted"
     source.mkdir()
     mounted.mkdir()
@@ -345,9 +345,9 @@ def test_keys_behind_a_bind_mount(tmp_path: Path, by: str) -> None:
     if "unshare:" in done.stderr or "mount:" in done.stderr:
         pytest.skip(f"no mounts here: {done.stderr.strip()}")
     assert done.returncode == 0, done.stderr
-    if by == "folder":  # as the page on containers has it
+    if by == "folder":  # as in docs/deploy.md
         assert (done.stdout.split(), done.stderr) == (["True", "True", "True", "False", "True"], "")
-    else:  # the mount shows the old file for ever: nobody can tell a revoked key from a good one
+    else:  # the mount shows the old file forever: revoked keys would stay valid
         assert done.stdout.split() == ["True", *4 * ["False"]]
         assert "is a mount, so" in done.stderr
         assert done.stderr.count("was replaced behind its mount, so no key is valid") == 2
@@ -392,7 +392,7 @@ def test_the_command_line_creates_lists_and_revokes_keys(path: Path) -> None:
     assert json.loads(run("keys", "add", "x", "--file", str(path), "--json").stdout)["key"].startswith("darrm_")
 
 
-def test_the_command_line_finds_the_file_in_the_environment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_takes_the_file_from_the_environment(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert refused("keys", "ls").startswith("Error: --file is missing: expected the file that the keys are stored in.")
     monkeypatch.setenv("DARRM_KEYS", str(path))
     assert run("keys", "add", "alice").exit_code == 0

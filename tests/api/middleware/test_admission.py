@@ -1,4 +1,4 @@
-"""Admission of requests: host names, keys, rates, bodies, and how many at once."""
+"""Admission of requests: host names, keys, rates, bodies and concurrency."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_no_interval_exceeds_burst_and_rate(pauses: list[float], rate: float, bu
         assert 0 <= wait <= 1 / rate + 1e-9
         if wait == 0:
             taken.append(clock.now)
-        else:  # it is as good as promised: after the wait there is a token
+        else:  # after the stated wait there is a token
             clock.now += wait
             assert rates.take("a", rate, burst) == 0
             taken.append(clock.now)
@@ -75,7 +75,7 @@ def test_workers_share_a_table(tmp_path: Path) -> None:
 def test_a_flood_of_addresses_takes_no_memory() -> None:
     rates = RateLimiter(clock=Clock())
     size = len(rates._full)
-    assert sum(rates.take(f"address {number}", 1, 1) == 0 for number in range(1000)) > 950  # few share a place
+    assert sum(rates.take(f"address {number}", 1, 1) == 0 for number in range(1000)) > 950  # few share an entry
     assert len(rates._full) == size
 
 
@@ -87,7 +87,7 @@ def host(name: str) -> list[tuple[bytes, bytes]]:
 
 
 OURS = "localhost localhost:8000 127.0.0.1:1 127.0.0.5 [::1]:8000 LOCALHOST a.localhost"
-REBOUND = "evil.example localhost.evil.example 127.0.0.1.evil.example:80 10.0.0.7"  # as by DNS rebinding
+REBOUND = "evil.example localhost.evil.example 127.0.0.1.evil.example:80 10.0.0.7"  # as in DNS rebinding
 LISTED = ("darrm.example", "*.inner.example")
 GIVEN = "darrm.example darrm.example:8443 a.inner.example DARRM.example"
 OTHER = "inner.example evil.example xdarrm.example darrm.example.evil.example"
@@ -176,7 +176,7 @@ Messages = list[Message]
 
 
 async def echo(_: Scope, receive: Receive, send: Send) -> None:
-    """Answer with the body that came."""
+    """Answer with the body received."""
     message = await receive()
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": message.get("body", b"")})
@@ -239,7 +239,7 @@ def detail_of(answer: tuple[int, dict[str, str], bytes]) -> str:
     return detail
 
 
-def test_a_body_within_its_limit_arrives_whole() -> None:
+def test_a_body_within_its_limit_arrives_complete() -> None:
     middleware = AdmissionMiddleware(echo, SETTINGS)
     assert passed(middleware, pieces=[b"a" * 1000, b"b" * 24], content_length="1024")[2] == b"a" * 1000 + b"b" * 24
     assert passed(middleware, pieces=[b"a", b"b", b""], transfer_encoding="chunked")[2] == b"ab"
@@ -265,7 +265,7 @@ def test_long_lists_are_refused_before_parsing(long: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("how", [{"content_length": "2000"}, {"transfer_encoding": "chunked"}])
-def test_a_body_beyond_its_limit_is_discarded_and_refused(how: dict[str, str]) -> None:
+def test_a_body_above_its_limit_is_discarded_and_refused(how: dict[str, str]) -> None:
     answer = passed(AdmissionMiddleware(echo, SETTINGS), pieces=[b"x" * 500] * 4, **how)
     assert answer[0] == 413
     assert detail_of(answer) == "The limit for a request body is 1024 bytes."
@@ -314,10 +314,10 @@ def test_excess_concurrent_requests_get_retry_after() -> None:
 
     middleware = AdmissionMiddleware(nested, SETTINGS.model_copy(update={"max_concurrent_requests": 1}))
     assert passed(middleware)[0] == 200
-    assert [answer[0] for answer in inner] == [503, 200, 200]  # whoever watches the server must see it, busy or not
+    assert [answer[0] for answer in inner] == [503, 200, 200]  # monitoring must be answered, busy or not
     assert inner[0][1]["retry-after"] == "1"
     assert detail_of(inner[0]) == "The server has reached its maximum of concurrent requests."
-    assert passed(middleware, "/v1/other")[0] == 200  # and the place is free again
+    assert passed(middleware, "/v1/other")[0] == 200  # the slot is free again
 
 
 def test_a_failure_releases_its_slot() -> None:

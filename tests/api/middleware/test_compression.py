@@ -1,4 +1,4 @@
-"""Compression: large answers for clients that accept gzip, with entity tags that stay true; never event streams."""
+"""Compression: large answers for clients that accept gzip, with valid entity tags; never event streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def client() -> Iterator[TestClient]:
 
 
 def fetch(client: TestClient, path: str, coding: str = "gzip", **headers: str) -> tuple[Any, bytes]:
-    """Return the response and its body as it was sent."""
+    """Return the response and its raw body."""
     with client.stream("GET", path, headers={"Accept-Encoding": coding, **headers}) as answer:
         return answer, b"".join(answer.iter_raw())
 

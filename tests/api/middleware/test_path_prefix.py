@@ -1,4 +1,4 @@
-"""Path prefix: links lead back through the proxy, which alone may say below which path it publishes the service."""
+"""Path prefix: links lead through the proxy; only a trusted proxy sets the path below which it publishes the service."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_links_begin_with_the_prefix(tmp_path: Path) -> None:
         id = found[0].rpartition("/")[2]
         assert found == expected("/darrm", id)
         assert links(service, "/darrm/v1/jobs") == found
-        assert service.ask(found[0]).json()["location"] == found[0]  # as it was told
+        assert service.ask(found[0]).json()["location"] == found[0]  # as set by the proxy
         pending = service.ask("/darrm/v1/gamma", "POST", JOB, Content_Type="application/json")
         assert (pending.status, pending.headers["location"], pending.json()["location"]) == (202, found[0], found[0])
         with service.connect() as stream:
@@ -56,7 +56,7 @@ def test_links_begin_with_the_prefix(tmp_path: Path) -> None:
 def test_only_a_trusted_proxy_sets_the_prefix(tmp_path: Path) -> None:
     more = {"DARRM_WAIT_SECONDS": "0", "DARRM_MAX_VOTERS": "1001", "DARRM_PATH_PREFIX": "/usual"}
     with serving(tmp_path, DARRM_TRUSTED_PROXIES="127.0.0.1", **more) as service:
-        # the client's own address, in X-Forwarded-For, does not decide who is trusted
+        # the client address in X-Forwarded-For does not decide about trust
         found = links(service, X_Forwarded_Prefix="/team/darrm", X_Forwarded_For="10.9.8.7")
         id = found[0].rpartition("/")[2]
         assert found == expected("/team/darrm", id)

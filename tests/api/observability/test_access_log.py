@@ -1,4 +1,4 @@
-"""Access log: a line for each request, without a secret; rotation, a full disk, several workers, and who may read it."""
+"""Access log: one line per request, without secrets; rotation, a full disk, several workers, and permissions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_line_records_the_request_without_secrets(tmp_path: Path) -> None:
     _, admin = create_key(tmp_path / "keys.json", "boss", "admin")
     path = tmp_path / "access.jsonl"
     settings = {"DARRM_KEYS": "keys.json", "DARRM_ACCESS_LOG": str(path), "DARRM_TRUSTED_PROXIES": "127.0.0.1"}
-    with serving(tmp_path, DARRM_SHORT_SECONDS="0", **settings) as service:  # every design is a job, and has its name
+    with serving(tmp_path, DARRM_SHORT_SECONDS="0", **settings) as service:  # every design is a job with its id
         answer = service.ask(GAMMA, X_API_Key=text, X_Forwarded_For="10.9.8.7").json()
         service.ask(GAMMA, X_API_Key=text)  # from the response cache
         service.ask(f"/v1/gamma/{answer['id']}", X_API_Key=text)
@@ -119,7 +119,10 @@ def test_lines_wait_for_a_full_disk_up_to_a_limit(tmp_path: Path, monkeypatch: p
     assert [json.loads(line).get("status") for line in whole] == [*range(200, 208), None]
     assert json.loads(whole[-1])["lines"] == 3
     assert log.trouble == ""
-    assert [entry["status"] for entry in log.last(2)] == [207, 206]  # neither the cut line nor the count is an entry
+    assert [entry["status"] for entry in log.last(2)] == [
+        207,
+        206,
+    ]  # neither the truncated line nor the count is an entry
 
 
 def test_a_full_disk_is_reported_before_a_line_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +131,7 @@ def test_a_full_disk_is_reported_before_a_line_is_lost(tmp_path: Path, monkeypat
     monkeypatch.setattr(access_log, "MIN_FREE_BYTES", 2**80)
     assert log.find_trouble() == os.strerror(errno.ENOSPC)
     log.path.unlink()
-    assert log.find_trouble() == ""  # the next line makes it
+    assert log.find_trouble() == ""  # the next line creates it
 
 
 def test_a_failing_access_log_is_reported_while_requests_are_served(tmp_path: Path) -> None:
@@ -143,7 +146,7 @@ def test_a_failing_access_log_is_reported_while_requests_are_served(tmp_path: Pa
     assert any("the access log cannot be written" in event["event"] for event in service.events())
 
 
-def test_a_file_that_cannot_be_opened_stops_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_opened_aborts_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DARRM_CACHE_URL", "memory")
     monkeypatch.setenv("DARRM_ACCESS_LOG", str(tmp_path / "nowhere" / "access.jsonl"))
     result = run("serve", "--port", "0")
@@ -153,13 +156,13 @@ def test_a_file_that_cannot_be_opened_stops_the_start(monkeypatch: pytest.Monkey
 def test_the_access_log_can_go_to_stderr(tmp_path: Path) -> None:
     with serving(tmp_path, DARRM_ACCESS_LOG="stderr", DARRM_LOG_LEVEL="error") as service:
         assert service.ask(GAMMA).status == 200
-        assert service.ask("/v1/access-log").status == 403  # without keys nobody is an admin
+        assert service.ask("/v1/access-log").status == 403  # without keys there is no admin
         assert "access_log" not in service.ask("/readyz").json()["checks"]
     [first, second] = [event for event in service.events() if event["event"] == "access"]
     assert (first["path"], first["status"], second["status"]) == ("/v1/gamma", 200, 403)
 
 
-def test_the_last_lines_of_a_long_file(log: AccessLogFile, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_lines_of_a_long_file_are_returned(log: AccessLogFile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(access_log, "BLOCK_BYTES", 100)
     assert log.last(5) == []
     for status in range(200, 260):

@@ -1,4 +1,4 @@
-"""A log that nobody reads holds up nobody; what it loses is counted."""
+"""An unread log blocks no one; lost lines are counted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.darrm_runner import start
 
 from api.observability.logs import PIPE_BUF, LogStream
 
-PIPE = 65536  # what a pipe holds
+PIPE = 65536  # the capacity of a pipe
 
 
 def log_line(number: int) -> str:
@@ -28,7 +28,7 @@ def read_all(descriptor: int) -> bytes:
     return found
 
 
-def test_lines_arrive_whole_and_in_order() -> None:
+def test_lines_arrive_complete_and_in_order() -> None:
     out, into = os.pipe()
     lines = LogStream(into, log_line)
     for i in range(500):

@@ -1,4 +1,4 @@
-"""Readiness, metrics, logs and the watch over every request, on the real application."""
+"""Readiness, metrics, logs and errors of the real application."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_working_server_is_ready(client: TestClient) -> None:
 
 
 class FakeService:
-    """Stands in for a service: a store, and what a solve comes to."""
+    """A fake service: a store, and the outcome of a solve."""
 
     def __init__(self, store: Any, solved: Any, **settings: Any) -> None:
         self.store, self._solved = store, solved
@@ -74,7 +74,7 @@ class Broken(DatabaseStore):
 
 
 def checked(service: FakeService) -> dict[str, str]:
-    return asyncio.run(ReadinessCheck(service).check())  # type: ignore[arg-type]  # as much of a service as is needed
+    return asyncio.run(ReadinessCheck(service).check())  # type: ignore[arg-type]  # as much of a service as needed
 
 
 UNUSABLE = "it cannot be used; the server's log says why"
@@ -88,7 +88,11 @@ UNUSABLE = "it cannot be used; the server's log says why"
         ({}, 0.5, {"solver": "it solves wrongly"}),
         ({}, SolveFailed("a secret"), {"solver": UNUSABLE}),
         ({}, TimeoutError(), {"solver": "busy"}),
-        ({"pools": {"compute": SimpleNamespace(size=1, busy=0, tasks=1)}}, TimeoutError(), None),  # silent, and idle
+        (
+            {"pools": {"compute": SimpleNamespace(size=1, busy=0, tasks=1)}},
+            TimeoutError(),
+            None,
+        ),  # does not respond, but is idle
         ({"settings": SETTINGS.model_copy(update={"solve": "off"})}, SolveFailed(""), {"solver": "off"}),
     ],
 )
@@ -176,13 +180,13 @@ def test_events_are_counted(client: TestClient) -> None:
     assert after['darrm_pool_busy{pool="solvers"}'] == 0
 
 
-def test_no_client_can_make_a_series(client: TestClient) -> None:
+def test_clients_cannot_create_series(client: TestClient) -> None:
     def series() -> set[str]:
         return {name for name in values(client.get("/metrics").text) if not name.startswith("darrm_pool")}
 
     client.get("/nowhere")
     client.request("BREW", "/nowhere")
-    series()  # which is a request itself
+    series()  # which is itself a request
     before = series()
     for number in range(20):
         client.get(f"/nowhere/{number}")
@@ -247,7 +251,7 @@ def test_metrics_of_live_processes_are_summed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Configure the log of this process for a test, and put it back."""
+    """Configure the log of this process for a test, and restore it."""
     root, access = logging.getLogger(), logging.getLogger("uvicorn.access")
     before = root.handlers[:], root.level, access.disabled
 

@@ -1,4 +1,4 @@
-"""Traces: a span for each request and each solve, off unless configured, and nothing in them that is asked."""
+"""Traces: a span for each request and each solve, off by default, and without the contents of requests."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def test_requests_and_solves_are_spans() -> None:
 def test_the_framework_adds_no_spans_with_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     memory, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
-    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)  # as an operator's own instrumentation sets it
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: provider)  # as set by instrumentation of the operator
     with TestClient(create_app(Settings(cache_url="memory"))) as client:
         client.get("/v1/gamma?K=5&m=2&epsilon=secret")
     assert memory.get_finished_spans() == ()
 
 
-def test_a_job_is_a_trace_of_its_own_linked_to_the_request_that_queued_it() -> None:
+def test_a_job_is_a_separate_trace_linked_to_the_request_that_queued_it() -> None:
     spans = spans_of("/v1/gamma?K=5&m=2&epsilon=0.1", "/v1/gamma?K=5&m=2&epsilon=0.1", headers={"traceparent": PARENT})
     (job,) = [span for span in spans if span.name == "job gamma"]
     asked = next(span for span in spans if span.kind is SpanKind.SERVER)
@@ -90,7 +90,7 @@ def test_the_link_survives_a_restart(tmp_path: Path) -> None:
     settings = Settings(cache_url=f"sqlite:///{tmp_path / 'store.sqlite'}", wait_seconds=0, solvers=1)
     with traces.traced(InMemorySpanExporter()), TestClient(create_app(settings)) as client:
         for worker in client.app.state.service.workers:  # type: ignore[attr-defined]  # a FastAPI application
-            worker._closing = True  # nobody here takes it up
+            worker._closing = True  # it is not taken here
         body = {"K": 5, "m": 2, "epsilon": 0.1}
         id = client.post("/v1/jobs", json=body, headers={"traceparent": PARENT}).json()["id"]
     memory = InMemorySpanExporter()

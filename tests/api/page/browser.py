@@ -1,4 +1,4 @@
-"""A browser with the page in it: fixtures of the page's tests."""
+"""A browser with the page: fixtures of the tests of the page."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FLAGS = [
 ]
 VIEWPORT = {"width": 1280, "height": 900}
 
-PATIENT = 120_000  # how long the browser waits for anything [ms]: a busy machine is not a failure
+PATIENT = 120_000  # timeout of the browser [ms]: long, since a busy machine is not a failure
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +42,12 @@ def server() -> Iterator[str]:
 
 
 def serve(**settings: Any) -> AbstractContextManager[str]:
-    """Return a server with these settings, in memory by default, whose address the block is given."""
+    """Serve with these settings, in memory by default; yield the address."""
     return serving(create_app(Settings(**{"cache_url": "memory", **settings})))
 
 
 def fetch(url: str, **asked: Any) -> Any:
-    """Return the answer to a GET, or to a POST of what is asked."""
+    """Return the answer to a GET, or to a POST of a body."""
     body = json.dumps(asked).encode() if asked else None
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 — our own server
     with urllib.request.urlopen(request) as answer:  # noqa: S310 — as above
@@ -56,7 +56,7 @@ def fetch(url: str, **asked: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Yield a browser; where there is none, skip."""
+    """Yield a browser; skip if none is installed."""
     if shutil.which(CHROMIUM) is None and "CI" not in os.environ:
         pytest.skip(f"there is no browser at {CHROMIUM}")
     from playwright.sync_api import sync_playwright
@@ -69,7 +69,7 @@ def browser() -> Iterator[Any]:
 
 @dataclass
 class Visit:
-    """A tab, and what it complained of."""
+    """A tab and its errors."""
 
     tab: Any
     server: str
@@ -77,7 +77,7 @@ class Visit:
 
     @classmethod
     def open(cls, context: Any, server: str) -> Visit:
-        """Return a new tab of a context, whose complaints are noted."""
+        """Return a new tab of a context, with its errors recorded."""
         visit = cls(context.new_page(), server)
         visit.tab.set_default_timeout(PATIENT)
         visit.tab.on("pageerror", lambda error: visit.complaints.append(str(error)))
@@ -90,7 +90,7 @@ class Visit:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until what was asked is shown."""
+        """Wait until the answer is shown."""
         self.tab.wait_for_selector("#answer:not([aria-busy])", state="attached")
 
     def wait_for_curves(self) -> None:
@@ -98,7 +98,7 @@ class Visit:
         self.tab.wait_for_selector("#error-figure .series .line", state="attached")
 
     def until(self, true: Callable[[], Any]) -> None:
-        """Wait for something: not in the page, whose policy lets nobody evaluate texts."""
+        """Wait for a condition, outside the page, whose policy forbids evaluating strings."""
         for _ in range(PATIENT // 50):
             if true():
                 return
@@ -106,22 +106,22 @@ class Visit:
         pytest.fail("it did not come about")
 
     def text(self, selector: str) -> str:
-        """Return what an element says."""
+        """Return the text of an element."""
         return str(self.tab.inner_text(selector))
 
     def fill(self, name: str, value: str) -> None:
-        """Fill a field in, and wait for what that asks."""
+        """Fill in a field, and wait for the answer."""
         self.tab.fill(f"#{name}", value)
         self.tab.dispatch_event(f"#{name}", "change")
         self.tab.wait_for_timeout(50)
         self.wait()
 
     def expect_refusal(self, status: int = 422) -> None:
-        """Forget that the browser itself notes a refused request on its console."""
+        """Discard the console message of the browser about a refused request."""
         self.complaints = [told for told in self.complaints if f"status of {status}" not in told]
 
     def query(self) -> dict[str, str]:
-        """Return the query of the page's address."""
+        """Return the query of the address of the page."""
         return {name: value for name, (value,) in parse_qs(urlsplit(self.tab.url).query).items()}
 
 
@@ -130,7 +130,7 @@ Visiting = Callable[..., Visit]
 
 @pytest.fixture(scope="module")
 def window(browser: Any) -> Iterator[Any]:
-    """Yield a window whose tabs share what was fetched, as a person's do."""
+    """Yield a window whose tabs share a cache."""
     context = browser.new_context(viewport=VIEWPORT)
     yield context
     context.close()
@@ -138,7 +138,7 @@ def window(browser: Any) -> Iterator[Any]:
 
 @pytest.fixture
 def visiting(browser: Any, window: Any, server: str) -> Iterator[Visiting]:
-    """Return a function that opens a tab; whatever it complained of in the end is a failure."""
+    """Return a function that opens a tab; any error of the tab fails the test."""
     visits: list[Visit] = []
 
     def opened(url: str = server, **look: Any) -> Visit:
@@ -164,9 +164,9 @@ def shared_tab(window: Any, server: str) -> Iterator[Visit]:
 
 @pytest.fixture
 def visit(shared_tab: Visit) -> Iterator[Visit]:
-    """A tab, which a test that opens the page in it need not leave as it was; a new one takes twice as long.
+    """A shared tab, in which a test opens the page; a new tab takes twice as long.
 
-    What a test adds to the tab itself stays (routes, clocks, handlers): such a test opens its own by `visiting`.
+    Additions to the tab itself remain (routes, clocks, handlers): a test that needs them opens a tab by `visiting`.
     """
     shared_tab.tab.bring_to_front()
     yield shared_tab
@@ -194,15 +194,15 @@ def shared_form(window: Any, server: str) -> Iterator[Visit]:
 
 @pytest.fixture
 def form(shared_form: Visit) -> Visit:
-    """A tab that the tests of wrong input share and leave unchanged: loading the page takes longer than they do."""
-    # a tab in the background is drawn once a second, and a click waits for that.
+    """A tab shared by the tests of invalid input, which leave it unchanged: loading the page takes longer."""
+    # a background tab is drawn once a second, and a click waits for it.
     shared_form.tab.bring_to_front()
     return shared_form
 
 
 @pytest.fixture(scope="module")
 def paper(window: Any, server: str) -> Iterator[Visit]:
-    """A tab with the page as it opens, which tests look at and leave unchanged."""
+    """A read-only tab with the initial page."""
     with _shared(window, server) as visit:
         visit.wait_for_curves()
         yield visit
@@ -210,7 +210,7 @@ def paper(window: Any, server: str) -> Iterator[Visit]:
 
 @pytest.fixture(scope="module")
 def small(window: Any, server: str) -> Iterator[Visit]:
-    """A tab with five voters, which tests look at and leave unchanged."""
+    """A read-only tab with five voters."""
     with _shared(window, server, "?K=5&m=2&epsilon=0.1") as visit:
         visit.wait_for_curves()
         yield visit

@@ -1,6 +1,6 @@
-"""The page has nothing that axe-core objects to: on every tab, with results and with errors, and on paper."""
+"""The page has no violations of axe-core: on every tab, with results and with errors, and in print."""
 
-# ruff: noqa: F401, F811 — fixtures are taken in by their names
+# ruff: noqa: F401, F811 — fixtures are imported by name
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from browser import VIEWPORT, Visit, browser, server, shared_tab, visit, visiting
 
-pytestmark = pytest.mark.slow  # a browser starts, and axe takes a second for a look
+pytestmark = pytest.mark.slow  # a browser starts, and axe takes a second per run
 
 
 def designed(visit: Visit) -> None:
@@ -121,12 +121,12 @@ STATES = {
 
 
 AXE = {"resultTypes": ["violations"]}
-"""Of what is well, a node for each rule: to tell of every one takes longer than to look at it."""
+"""Report one node per passed rule: reporting all of them takes longer than checking."""
 
 
 @pytest.fixture(scope="module")
 def window(browser: Any) -> Iterator[Any]:
-    """Yield a window in which axe may run: the page's policy would not let it."""
+    """Yield a window in which axe may run, which the policy of the page forbids."""
     context = browser.new_context(bypass_csp=True, reduced_motion="reduce", viewport=VIEWPORT)
     yield context
     context.close()

@@ -1,6 +1,6 @@
-"""The page at /, in a real browser against a real server: what a person can do there, and what may never happen."""
+"""The page at /, in a real browser against a real server."""
 
-# ruff: noqa: F811 — fixtures are taken in by their names
+# ruff: noqa: F811 — fixtures are imported by name
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def _api(server: str, query: str) -> Any:
 
 
 def drawn_heights(visit: Visit, figure: str, curve: str) -> list[float]:
-    """Return where a curve's points are drawn, from the top [px]."""
+    """Return the distances of the points of a curve from the top [px]."""
     path = visit.tab.get_attribute(f"{figure} .series[data-name={curve}] .line", "d")
     return [float(height) for _, height in re.findall(r"[ML](\S+) ([\d.]+)", path)]
 
 
-def test_paper_setting_is_drawn_as_the_api_has_it(paper: Visit) -> None:
+def test_the_setting_of_the_paper_is_plotted_as_by_the_api(paper: Visit) -> None:
     gamma = _api(paper.server, PAPER_QUERY)["gamma"]
     heights = drawn_heights(paper, "#gamma-figure", "optimal")
     assert len(heights) == len(gamma)
@@ -112,13 +112,13 @@ WRONG = {
     "groups": [("target_epsilon", "-1", "from 0 to 500"), ("objective", "x", "prior = 'x'")],
     "cost": [("delta", "2", "delta = 2.0 is not valid"), ("labels", "0", "labels = 0")],
 }
-"""By the tab: a field, a wrong value, and what is said at the field."""
+"""By tab: a field, an invalid value, and the error at the field."""
 
 
 @pytest.mark.parametrize(
     "row", [(tab, *row) for tab, rows in WRONG.items() for row in rows], ids=lambda row: "-".join(row[:2])
 )
-def test_invalid_input_is_shown_at_its_field(form: Visit, row: tuple[str, str, str, str]) -> None:
+def test_the_error_of_an_invalid_input_is_shown_at_its_field(form: Visit, row: tuple[str, str, str, str]) -> None:
     tab, field, value, said = row
     name = field if tab == "design" else f"{tab}_{field}"
     if form.query().get("tab", "design") != tab:
@@ -139,7 +139,7 @@ def test_invalid_input_is_shown_at_its_field(form: Visit, row: tuple[str, str, s
         assert control.get_attribute("aria-invalid") is None
 
 
-def test_every_field_that_is_wrong_is_marked(visit: Visit) -> None:
+def test_every_invalid_field_is_marked(visit: Visit) -> None:
     visit.go("?K=0&m=2&epsilon=-1&delta=3")
     for name, said in (("K", "K = 0"), ("epsilon", "epsilon = -1"), ("delta", "delta = 3")):
         assert said in visit.text(f"#{name}-error")
@@ -158,7 +158,7 @@ PROFILES: dict[str, list[list[float]] | None] = {
 }
 
 
-def test_profile_points_are_asked_and_their_region_drawn(visit: Visit) -> None:
+def test_the_region_of_profile_points_is_drawn(visit: Visit) -> None:
     visit.go("?K=5&target_epsilon=0.3&epsilon=0.1&Delta=1e-5")
     alone = _api(visit.server, "K=5&target_epsilon=0.3&epsilon=0.1&Delta=1e-5")
     assert not visit.tab.is_visible("#region-figure")
@@ -174,7 +174,7 @@ def test_profile_points_are_asked_and_their_region_drawn(visit: Visit) -> None:
         if points:
             assert problem["profile"] == points
         assert answer["gamma"] != alone["gamma"]
-        # The corners of the region are those of the voter's polygon, at their place on both axes.
+        # The corners of the region are those of the polygon of the voter, on both axes.
         corners = visit.tab.get_attribute("#region-figure .region", "points").split()
         drawn = [tuple(map(float, corner.split(","))) for corner in corners]
         upper = [(float(other), float(p)) for other, p in PrivacyProfile(problem["profile"]).chain()]
@@ -189,8 +189,8 @@ def test_profile_points_are_asked_and_their_region_drawn(visit: Visit) -> None:
         assert f"{len(problem['profile'])} points" in said
         assert f"its {2 * len(upper) - 2} corners" in said
         assert "at once" in visit.text("#certificate")
-        assert "are at" not in visit.text("#certificate")  # each corner is shown by its probabilities
-    # A link shows the same, and without the field the page is as it was.
+        assert "are at" not in visit.text("#certificate")  # each corner shows its probabilities
+    # A link shows the same, and without the field the page is as before.
     url = visit.tab.url
     visit.go("?K=3&m=1&epsilon=0.1")
     assert not visit.tab.is_visible("#region-figure")
@@ -214,7 +214,7 @@ def test_plans_and_targets_accept_profiles(visit: Visit) -> None:
     links = visit.tab.locator("#utility-figure table a").evaluate_all("(all) => all.map((one) => one.search)")
     assert links
     assert all("profile=0%3A0.013%2C0.1%3A1e-5" in link for link in links)
-    visit.go("?K=5&target_epsilon=0.25&profile=0%3A0.13%2C0.1%3A1e-5")  # whose first point adds nothing
+    visit.go("?K=5&target_epsilon=0.25&profile=0%3A0.13%2C0.1%3A1e-5")  # whose first point is redundant
     visit.tab.wait_for_selector("#utility-figure .series .line", state="attached")
     assert not visit.tab.is_visible("#region-figure")
 
@@ -253,7 +253,7 @@ def assert_error_at(visit: Visit, name: str, said: str) -> None:
     visit.expect_refusal()
 
 
-def test_url_is_the_state(visit: Visit) -> None:
+def test_the_url_is_the_state_of_the_page(visit: Visit) -> None:
     visit.go()
     visit.fill("K", "9")
     visit.fill("Delta", "1e-5")
@@ -290,7 +290,7 @@ def test_target_is_converted_between_its_forms(visit: Visit) -> None:
     visit.expect_refusal()
 
 
-def test_back_and_forward(visit: Visit) -> None:
+def test_back_and_forward_restore_the_state(visit: Visit) -> None:
     visit.go()
     first = visit.text("#headline")
     visit.fill("K", "7")
@@ -320,7 +320,7 @@ def test_examples_are_links_that_stay_on_the_page(visit: Visit) -> None:
     assert "need not be private at all" in visit.tab.text_content("#certificate")
 
 
-def test_table_is_downloaded(visit: Visit) -> None:
+def test_the_table_is_downloaded(visit: Visit) -> None:
     visit.go("?K=10&m=2.5&epsilon=0.3&Delta=1e-6")
     expected = _api(visit.server, "K=10&m=2.5&epsilon=0.3&Delta=1e-6")["gamma"]
     texts = {}
@@ -338,14 +338,14 @@ def test_table_is_downloaded(visit: Visit) -> None:
     assert [(int(row["l"]), float(row["gamma"])) for row in rows] == list(enumerate(expected))
 
 
-def test_table_shows_every_digit(visit: Visit) -> None:
+def test_the_table_shows_every_digit(visit: Visit) -> None:
     visit.go("?K=4&m=1.5&epsilon=0.4")
     cells = [row.split("\t") for row in visit.text("#table tbody").splitlines()]
     assert [float(row[1]) for row in cells] == _api(visit.server, "K=4&m=1.5&epsilon=0.4")["gamma"]
     assert [row[2] for row in cells] == ["0", "0", "a tie", "1", "1"]
 
 
-def test_python_snippet_runs_and_agrees(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_snippet_runs_and_agrees(visit: Visit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_CACHE_URL", "memory")
     for query in (
         "K=5&m=2&epsilon=0.1&Delta=1e-5&shape=monotone",
@@ -357,11 +357,11 @@ def test_python_snippet_runs_and_agrees(visit: Visit, monkeypatch: pytest.Monkey
         visit.tab.check("input[name=form][value=python]")
         visit.tab.wait_for_selector("#text:has-text('darrm_opt')")
         names: dict[str, Any] = {"print": lambda *_: None}
-        exec(visit.text("#text"), names)  # noqa: S102 — that it runs is the point
+        exec(visit.text("#text"), names)  # noqa: S102 — the snippet must run
         assert names["solution"].gamma.tolist() == _api(visit.server, query)["gamma"]
 
 
-def test_curl_command_asks_the_same(visit: Visit) -> None:
+def test_the_curl_command_sends_the_same_question(visit: Visit) -> None:
     visit.go("?K=5&m=2&epsilon=0.1&objective=shared(2,5)&hide=subsampling")
     visit.tab.check("input[name=form][value=curl]")
     visit.tab.wait_for_selector("#text:has-text('curl')")
@@ -369,7 +369,7 @@ def test_curl_command_asks_the_same(visit: Visit) -> None:
     assert fetch(url) | {"cached": True} == _api(visit.server, urlsplit(url).query)
 
 
-def test_copied_table_pastes_into_a_spreadsheet(small: Visit) -> None:
+def test_a_copied_table_can_be_pasted_into_a_spreadsheet(small: Visit) -> None:
     small.tab.context.grant_permissions(["clipboard-read", "clipboard-write"])
     small.tab.click("#copy")
     small.tab.wait_for_selector("#copied:has-text('Copied')")
@@ -379,15 +379,15 @@ def test_copied_table_pastes_into_a_spreadsheet(small: Visit) -> None:
     small.until(lambda: small.tab.evaluate("navigator.clipboard.readText()") == small.tab.url)
 
 
-def test_keyboard_alone(visit: Visit) -> None:
+def test_the_page_can_be_used_by_keyboard_only(visit: Visit) -> None:
     visit.go()
     keys = visit.tab.keyboard
     keys.press("Tab")
     assert visit.text(":focus") == "Skip to the result"
     for _ in range(13):
-        keys.press("Tab")  # past the paper, the examples and the tabs
+        keys.press("Tab")  # past the link to the paper, the examples and the tabs
     assert visit.tab.evaluate("document.activeElement.id") == "K"
-    keys.type("7")  # replaces what is there: a field that is tabbed to is selected
+    keys.type("7")  # replaces the content, which is selected by tabbing to the field
     order = ["K"]
     for _ in range(14):
         keys.press("Tab")
@@ -410,7 +410,7 @@ def test_keyboard_alone(visit: Visit) -> None:
     assert visit.query()["measure"] == "disagreement"
 
 
-def test_numbers_behind_a_plot_are_a_table(small: Visit) -> None:
+def test_the_numbers_of_a_plot_are_available_as_a_table(small: Visit) -> None:
     small.tab.click("#gamma-figure summary")
     rows = small.text("#gamma-figure tbody").splitlines()
     assert len(rows) == 6
@@ -438,7 +438,7 @@ def ask_classes(visit: Visit, **given: str) -> None:
     visit.tab.click("#classes-form button")
 
 
-def test_every_option_among_classes_is_shown_as_the_api_has_it(visit: Visit) -> None:
+def test_every_option_among_classes_is_shown_as_by_the_api(visit: Visit) -> None:
     visit.go()
     ask_classes(visit)
     visit.tab.wait_for_selector("#classes-answer table")
@@ -454,20 +454,20 @@ def test_every_option_among_classes_is_shown_as_the_api_has_it(visit: Visit) -> 
     assert "no table of the same ε and δ" in tiles
     assert visit.query() == {"K": "11", "m": "3", "epsilon": "0.1", "tab": "classes"} | CLASS_QUERY
     shown = visit.text("#classes-answer")
-    visit.tab.reload()  # the URL says it all
+    visit.tab.reload()  # the URL contains everything
     visit.tab.wait_for_selector("#classes-answer table")
     assert visit.text("#classes-answer") == shown
     assert visit.tab.input_value("#classes_prior") == "favoured(0.5,0.9)"
 
 
-def test_more_classes_than_tables_hold_are_estimated(visit: Visit) -> None:
+def test_more_classes_than_a_table_allows_are_estimated(visit: Visit) -> None:
     visit.go("?tab=classes&classes_K=60&classes_classes=12&classes_total_epsilon=2")
     visit.tab.wait_for_selector("#classes-answer table")
     assert "estimated from 2,000 votes" in visit.text("#classes-answer")
     assert "too many vote counts for a table" in visit.text("#classes-answer dl")
 
 
-def test_no_width_scrolls_sideways(visit: Visit) -> None:
+def test_the_page_never_scrolls_horizontally(visit: Visit) -> None:
     visit.tab.set_viewport_size({"width": 320, "height": 800})
     visit.go("?K=35&m=8&epsilon=0.1&Delta=1e-5")
     visit.wait_for_curves()
@@ -479,7 +479,7 @@ def test_no_width_scrolls_sideways(visit: Visit) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_contrast(paper: Visit, scheme: str) -> None:
+def test_contrasts_meet_wcag(paper: Visit, scheme: str) -> None:
     visit = paper
     visit.tab.emulate_media(color_scheme=scheme)
 
@@ -487,7 +487,7 @@ def test_contrast(paper: Visit, scheme: str) -> None:
         styles = "getComputedStyle(document.documentElement)"
         return str(visit.tab.evaluate(f"{styles}.getPropertyValue('--{name}').trim()"))
 
-    for ground in ("paper", "ground"):  # axe looks at texts
+    for ground in ("paper", "ground"):  # axe checks texts
         assert _contrast(colour("edge"), colour(ground)) >= 3, ground
     curves = "optimal optimal_sequence double_subsampling subsampling randomized_response majority other"
     for name in curves.split():
@@ -516,7 +516,7 @@ def test_plots_follow_the_colour_scheme(visit: Visit) -> None:
     visit.until(lambda: visit.tab.evaluate(shown) != light)
 
 
-def test_values_under_the_pointer_are_read_out(small: Visit) -> None:
+def test_values_under_the_pointer_are_shown(small: Visit) -> None:
     box = small.tab.locator("#gamma-figure .plot").bounding_box()
     small.tab.mouse.move(box["x"] + box["width"] - 20, box["y"] + 60)
     small.tab.wait_for_selector("#gamma-figure .reading:not([hidden])")
@@ -528,7 +528,7 @@ def test_values_under_the_pointer_are_read_out(small: Visit) -> None:
     small.tab.wait_for_selector("#gamma-figure .reading", state="hidden")
 
 
-def test_a_slow_connection_shows_the_answer_soon(visiting: Visiting) -> None:
+def test_on_a_slow_connection_the_answer_is_shown_soon(visiting: Visiting) -> None:
     visit = visiting(viewport={"width": 1280, "height": 900})
     bytes_of: list[int] = []
     visit.tab.on("response", lambda answer: bytes_of.append(len(answer.body())))
@@ -537,15 +537,15 @@ def test_a_slow_connection_shows_the_answer_soon(visiting: Visiting) -> None:
     slow = {"offline": False, "latency": 400, "downloadThroughput": 50_000, "uploadThroughput": 50_000}
     line.send("Network.emulateNetworkConditions", slow)  # 400 kbit/s
     visit.go()
-    visit.wait_for_curves()  # with the answer: nothing is fetched for the plots
+    visit.wait_for_curves()  # no further requests for the plots
     assert sum(bytes_of) < 290_000
 
 
-def test_the_button_is_in_view_at_once(visit: Visit) -> None:
+def test_the_button_is_initially_in_view(visit: Visit) -> None:
     visit.go()
     for width, height in [(1280, 720), (1280, 900), (1366, 768), (1536, 864)]:
         visit.tab.set_viewport_size({"width": width, "height": height})
-        for place in (0, 300):  # and the form uses the room that the header leaves
+        for place in (0, 300):  # the form uses the space below the header
             visit.tab.evaluate(f"scrollTo(0, {place})")
             visit.tab.wait_for_timeout(100)
             box = visit.tab.locator("button.main").bounding_box()
@@ -565,10 +565,10 @@ def test_the_button_covers_no_field(visit: Visit) -> None:
         visit.tab.wait_for_timeout(100)
         for field in fields:
             box = visit.tab.locator(field).last.bounding_box()
-            assert box["y"] + box["height"] <= height  # in view at once
+            assert box["y"] + box["height"] <= height  # initially in view
             for y in (box["y"] + 3, box["y"] + box["height"] - 3):
                 assert visit.tab.evaluate(top, [box["x"] + 5, y, field])
-        for legend in visit.tab.locator("#problem legend").all():  # nor a heading, wherever the page is scrolled to
+        for legend in visit.tab.locator("#problem legend").all():  # nor a heading, at any scroll position
             legend.scroll_into_view_if_needed()
             box = legend.bounding_box()
             assert visit.tab.evaluate(top, [box["x"] + 5, box["y"] + box["height"] / 2, "legend, legend *"])
@@ -586,12 +586,12 @@ def test_a_click_that_leaves_a_corrected_field_is_not_lost(visiting: Visiting) -
     visit.wait()
     visit.tab.keyboard.press("Backspace")
     visit.tab.keyboard.type("7")
-    # the last radio stands below the error, whose line goes as soon as the field is right
+    # the last radio button is below the error, whose line disappears when the field is corrected
     visit.tab.evaluate("document.querySelector('input[value=target_epsilon]').scrollIntoView({ block: 'center' })")
     box = visit.tab.locator("input[value=target_epsilon]").bounding_box()
     visit.tab.mouse.move(box["x"] + 5, box["y"] + box["height"] - 3)
     visit.tab.mouse.down()
-    visit.tab.wait_for_timeout(400)  # time enough for an answer to move the page
+    visit.tab.wait_for_timeout(400)  # time for an answer to move the page
     visit.tab.mouse.up()
     visit.tab.wait_for_selector("#headline:has-text('7 voters')")
     assert visit.tab.evaluate("globalThis.clicked") == "target"
@@ -602,7 +602,7 @@ def test_a_click_that_leaves_a_corrected_field_is_not_lost(visiting: Visiting) -
 
 @pytest.fixture(scope="module")
 def sheet(browser: Any, server: str) -> Iterator[Visit]:
-    """A tab as wide as A4 within its margins, in which nobody is asked for a printer."""
+    """A tab with the width of A4 within its margins, without a print dialogue."""
     context = browser.new_context(viewport={"width": 720, "height": 1000})
     visit = Visit.open(context, server)
     visit.tab.add_init_script("window.print = () => {}")
@@ -611,7 +611,7 @@ def sheet(browser: Any, server: str) -> Iterator[Visit]:
     assert visit.complaints == []
 
 
-def test_print_is_black_on_white_and_whole(sheet: Visit) -> None:
+def test_the_print_is_black_on_white_and_complete(sheet: Visit) -> None:
     visit = sheet
     visit.go("?K=35&m=8&epsilon=0.1&Delta=1e-5")
     visit.wait_for_curves()
@@ -630,16 +630,16 @@ def test_print_is_black_on_white_and_whole(sheet: Visit) -> None:
 
 
 def printed_statement(sheet: Visit, query: str, tab: str, path: Path) -> str:
-    """Return the text of the statement of a tab, which is one page."""
+    """Return the text of the statement of a tab, of one page."""
     sheet.tab.emulate_media(media="null")
     sheet.tab.goto(f"{sheet.server}/{query}")
     if tab == "design":
         sheet.wait()
         sheet.wait_for_curves()
-    sheet.tab.click(f"#{tab}-statement")  # once it is shown
+    sheet.tab.click(f"#{tab}-statement")  # when it is shown
     sheet.tab.wait_for_selector("body.statement")
     sheet.tab.emulate_media(media="print")
-    text = sheet.text("body" if tab == "design" else "#statement")  # it goes once it is printed
+    text = sheet.text("body" if tab == "design" else "#statement")  # it disappears after printing
     pages = sheet.tab.pdf(path=str(path / "statement.pdf"), format="A4")
     assert len(re.findall(rb"/Type\s*/Page\b", pages)) == 1
     return text
@@ -673,7 +673,7 @@ def test_a_statement_is_one_sheet_with_its_date_version_link_and_hash(sheet: Vis
             f"{PLAN}&ask_plan_groups=K%3D3%2Cepsilon%3D0.1%3BK%3D2%2Cepsilon%3D0.5&ask_plan_total_epsilon=1",
             ("1-DP",),
         ),
-        (  # voters that are alike
+        (  # equal voters
             f"{PLAN}&ask_plan_groups=K%3D5%2Cepsilon%3D0.1&ask_plan_total_epsilon=0.3&ask_plan_fresh=true",
             ("0.3-DP of 2 releases together, each", "at most 5 of 5 voters, each 0.1-DP", "they are fresh"),
         ),
@@ -709,7 +709,7 @@ def test_a_dropped_file_is_verified_and_another_claim_audited(visit: Visit, tmp_
     corners = refutation.value.worst
     assert all(f"{voters} " in said for voters in corners.values() if voters)
     assert "0.15-DP" in said
-    assert not visit.tab.is_visible("#verify-statement")  # of what is refuted nothing is claimed
+    assert not visit.tab.is_visible("#verify-statement")  # a refuted γ has no claim
     visit.expect_refusal()
 
 
@@ -718,7 +718,7 @@ UNREADABLE = [
     ("cut.json", '{"gamma": [1, 0', "it may be cut off"),
     ("words.txt", "hello", "The file contains no γ"),
     (
-        "several.json",  # the first alone would be a weaker claim
+        "several.json",  # only the first would be a weaker claim
         json.dumps({"gamma": [1, 0.2, 0.2, 1], "problem": {"K": 3, "targets": [[0.1, 0.01], [0.2, 0.0]]}}),
         "darrm verify FILE proves them all",
     ),
@@ -739,7 +739,7 @@ def test_files_whose_claim_cannot_be_read_are_refused(visit: Visit, tmp_path: Pa
 COST = "?tab=cost&cost_mechanism=gnmax&cost_K=11&cost_queries=20&cost_parameter=20&cost_delta=1e-5"
 
 
-def test_the_second_tab_shows_costs(visit: Visit) -> None:
+def test_the_second_tab_shows_totals(visit: Visit) -> None:
     visit.tab.goto(f"{visit.server}/{COST}")
     visit.tab.wait_for_selector("#cost-queries-figure .series .line", state="attached")
     expected = mechanism_class("gnmax").of(11, 2, 20.0).cost(20, 1e-5)
@@ -759,7 +759,7 @@ def test_the_second_tab_shows_costs(visit: Visit) -> None:
     assert not visit.tab.is_visible("#cost-panel")
 
 
-def test_costs_of_sampled_queries_take_the_scheme(visit: Visit) -> None:
+def test_totals_of_sampled_queries_take_the_scheme(visit: Visit) -> None:
     scale = "?tab=cost&cost_mechanism=laplace&cost_K=5&cost_queries=20&cost_parameter=2&cost_delta=1e-5"
     visit.tab.goto(f"{visit.server}/{scale}&cost_records=500&cost_sample=20&cost_sampling=without-replacement")
     sampling = Sampling(500, 20, scheme="without-replacement")
@@ -768,7 +768,7 @@ def test_costs_of_sampled_queries_take_the_scheme(visit: Visit) -> None:
     assert visit.query()["cost_sampling"] == "without-replacement"
 
 
-def test_each_tab_begins_with_an_example_and_shows_its_own_question_alone(visit: Visit) -> None:
+def test_each_tab_starts_with_an_example_and_shows_only_its_question(visit: Visit) -> None:
     visit.go()
     shown = {"classes": "#classes-answer table", "groups": "#group-figure", "cost": "#cost-figures dt"}
     shown["design"] = "#headline"
@@ -780,7 +780,7 @@ def test_each_tab_begins_with_an_example_and_shows_its_own_question_alone(visit:
         assert visit.query().get("tab", "design") == tab
 
 
-def test_nothing_is_fetched_from_elsewhere(visiting: Visiting) -> None:
+def test_nothing_is_fetched_from_other_sites(visiting: Visiting) -> None:
     visit = visiting()
     asked: list[str] = []
     visit.tab.on("request", lambda request: asked.append(request.url))
@@ -826,7 +826,7 @@ def test_an_unreachable_server_is_reported(visiting: Visiting) -> None:
         visit.tab.clock.run_for(10_000)
         visit.tab.wait_for_timeout(20)
     visit.tab.wait_for_selector("#trouble:has-text('The server cannot be reached')")
-    assert "11 voters" in visit.text("#headline")  # the answer before stays, faded
+    assert "11 voters" in visit.text("#headline")  # the previous answer remains, faded
     visit.tab.unroute("**/v1/**")
     visit.tab.click("#trouble button")
     visit.tab.wait_for_selector("#headline:has-text('8 voters')")
@@ -838,7 +838,7 @@ def test_an_unreachable_server_is_reported(visiting: Visiting) -> None:
 
 @pytest.fixture(scope="module")
 def impatient() -> Iterator[str]:
-    """Serve without waiting for any solve: each is a job to be followed."""
+    """Serve without waiting for solves: each is a job."""
     with serve(wait_seconds=0, max_voters=1001) as url:
         yield url
 
@@ -869,7 +869,7 @@ def test_a_long_solve_is_cancelled(visiting: Visiting, monkeypatch: pytest.Monke
         visit.tab.wait_for_selector("#status:has-text('Cancelled')")
         (job,) = fetch(f"{visit.server}/v1/jobs?state=cancelled")["jobs"]
         assert job["problem"]["K"] == 901
-        visit.fill("K", "5")  # and the page goes on
+        visit.fill("K", "5")  # the page still works
         visit.tab.wait_for_selector("#headline:has-text('5 voters')")
 
 
@@ -905,7 +905,7 @@ def test_a_key_is_prompted_for_and_an_invalid_one_reported(visiting: Visiting, t
             visit.tab.wait_for_selector(f"#key-error:has-text('{said}')")
             assert visit.tab.evaluate("document.activeElement.id") == "key"
             assert visit.tab.get_attribute("#key", "aria-invalid") == "true"
-        visit.tab.fill("#key", f" {text} ")  # as it comes with blanks from a clipboard
+        visit.tab.fill("#key", f" {text} ")  # with blanks, as from a clipboard
         visit.tab.press("#key", "Enter")
         visit.tab.wait_for_selector("#headline:has-text('0.3-DP')")
         assert not visit.tab.is_visible("#key-form")
@@ -934,7 +934,7 @@ def test_a_key_without_permission_can_be_replaced(visiting: Visiting, tmp_path: 
 def test_a_loading_page_shows_it(visiting: Visiting, server: str) -> None:
     visit = visiting(server)
     held: list[Any] = []
-    visit.tab.route("**/page/main.js", lambda route: held.insert(0, route))  # the line is slow
+    visit.tab.route("**/page/main.js", lambda route: held.insert(0, route))  # the connection is slow
     visit.tab.goto(server, wait_until="commit")
     visit.tab.wait_for_selector("#status:has-text('The page loads')")
     held[0].continue_()
@@ -942,7 +942,7 @@ def test_a_loading_page_shows_it(visiting: Visiting, server: str) -> None:
     assert visit.text("#status").startswith("Done:")
 
 
-def test_tradeoff_is_drawn_and_leads_on(visit: Visit) -> None:
+def test_a_tradeoff_is_plotted_and_links_to_its_designs(visit: Visit) -> None:
     visit.go("?K=5&m=2&epsilon=0.1")
     visit.tab.wait_for_selector("#utility-figure .series .line", state="attached")
     assert len(drawn_heights(visit, "#utility-figure", "optimal")) == 3
@@ -955,7 +955,7 @@ def test_tradeoff_is_drawn_and_leads_on(visit: Visit) -> None:
     assert visit.query()["m"] == "3"
 
 
-def test_comparison_at_equal_total_privacy(visit: Visit) -> None:
+def test_mechanisms_are_compared_at_equal_total_privacy(visit: Visit) -> None:
     visit.go("?K=5&m=2&epsilon=0.3&Delta=1e-4")
     visit.tab.fill("#budget_queries", "5")
     visit.tab.fill("#budget_total_epsilon", "1")
@@ -971,7 +971,7 @@ def test_comparison_at_equal_total_privacy(visit: Visit) -> None:
     visit.tab.wait_for_selector("#budget-answer table")  # a link to a comparison shows it
 
 
-def test_comparison_of_voters_trained_on_subsamples(visit: Visit) -> None:
+def test_voters_trained_on_subsamples_are_compared(visit: Visit) -> None:
     visit.go("?K=5&target_epsilon=1&epsilon=inf&delta=1e-3")
     for name, text in {"queries": "4", "total_epsilon": "2", "n": "200", "subsample_size": "10"}.items():
         visit.tab.fill(f"#budget_{name}", text)
@@ -986,7 +986,7 @@ def test_comparison_of_voters_trained_on_subsamples(visit: Visit) -> None:
     visit.expect_refusal()
 
 
-def test_advice_for_the_budget_on_the_page(visit: Visit) -> None:
+def test_the_advice_is_for_the_budget_of_the_page(visit: Visit) -> None:
     visit.go("?K=5&m=1&epsilon=0.3&affected=1")
     visit.tab.fill("#budget_queries", "1000")
     visit.tab.fill("#budget_total_epsilon", "0.5")
@@ -994,14 +994,14 @@ def test_advice_for_the_budget_on_the_page(visit: Visit) -> None:
     visit.tab.wait_for_selector("#advice-answer table")
     assert visit.text("#advice-answer .headline").startswith("You do not need this mechanism")
     assert visit.text("#advice-answer tbody").split("\t")[:3] == ["plain majority", "100 %", "no limit"]
-    visit.tab.fill("#budget_total_epsilon", "0.2")  # advice for another budget does not stay
+    visit.tab.fill("#budget_total_epsilon", "0.2")  # advice for another budget disappears
     assert visit.text("#advice-answer") == ""
 
 
 def test_with_solving_off_the_nearest_answer_is_labelled(visiting: Visiting, tmp_path: Path) -> None:
     place = f"sqlite:///{tmp_path / 'kept.sqlite3'}"
     with serve(cache_url=place, wait_seconds=50) as url:
-        assert _api(url, "K=5&m=2&epsilon=0.1")["gamma"]  # and no job that goes on
+        assert _api(url, "K=5&m=2&epsilon=0.1")["gamma"]  # and there is no running job
     with serve(cache_url=place, solve="off") as url:
         visit = visiting(url)
         visit.go("?K=5&m=2.5&epsilon=0.1")
@@ -1021,7 +1021,7 @@ def test_a_group_is_added_and_its_table_is_a_heat_map(visit: Visit) -> None:
     visit.tab.click("#groups_groups .add")
     for name, value in {"K": "1", "epsilon": "inf"}.items():
         visit.tab.fill(f"#groups_groups .entry:last-child [name={name}]", value)
-    visit.tab.click("#groups_groups .entry:first-child button")  # two groups are left
+    visit.tab.click("#groups_groups .entry:first-child button")  # two groups remain
     visit.tab.click("#groups-form [type=submit]")
     visit.tab.wait_for_selector("#group-figure")
     assert visit.query()["groups_groups"] == "K=5,epsilon=0.5;K=1,epsilon=inf"
@@ -1031,10 +1031,10 @@ def test_a_group_is_added_and_its_table_is_a_heat_map(visit: Visit) -> None:
     assert f"{told['corners']:,}" in visit.tab.inner_text("#groups-answer")
     visit.go("?tab=groups&groups_groups=K%3D3%2Cepsilon%3D0.5&groups_classes=3&groups_target_epsilon=1")
     visit.tab.wait_for_selector("#group-figure")
-    assert visit.tab.locator("#group-figure g").count() == 10  # every vote count of three voters among three classes
+    assert visit.tab.locator("#group-figure g").count() == 10  # all vote counts of three voters among three classes
 
 
-def test_a_group_states_a_profile(visit: Visit) -> None:
+def test_a_group_may_have_a_profile(visit: Visit) -> None:
     visit.go(
         "?tab=groups&groups_groups=K%3D2%2Cepsilon%3D0.1%3BK%3D3%2Cprofile%3D0%3A0.02%2C0.1%3A1e-3&groups_target_epsilon=0.4"
     )
@@ -1072,7 +1072,7 @@ def test_queries_to_groups_are_planned_within_one_total(visit: Visit) -> None:
     assert rows.count() == len(told["options"])
     assert f"{100 * told['options'][0]['right']:.1f} %" in rows.first.inner_text()
     assert "fresh" in visit.text("#ask_plan-answer")
-    visit.tab.click("#ask_plan_groups .entry:last-of-type button")  # voters that are alike have the plan of a γ
+    visit.tab.click("#ask_plan_groups .entry:last-of-type button")  # equal voters have the plan of a γ
     visit.tab.fill("#ask_plan_groups [name=epsilon]", "0.5")
     visit.tab.click("#ask_plan-form [type=submit]")
     visit.tab.wait_for_selector("#ask_plan-answer .headline:has-text('γ_opt of one target')")
@@ -1080,7 +1080,7 @@ def test_queries_to_groups_are_planned_within_one_total(visit: Visit) -> None:
     assert "darrm plan --group K=2,epsilon=0.5" in visit.text("#ask_plan-answer pre")
 
 
-def test_commands_in_a_plan_are_set_as_code(visit: Visit) -> None:
+def test_commands_in_a_plan_are_formatted_as_code(visit: Visit) -> None:
     problem = {"K": 5, "epsilon": 0.1, "queries": 501, "total_epsilon": 1, "fresh": "true"}
     visit.go("?tab=questions&question=plan" + "".join(f"&ask_plan_{name}={value}" for name, value in problem.items()))
     visit.tab.wait_for_selector("#ask_plan-answer .warnings")
@@ -1091,7 +1091,7 @@ def test_commands_in_a_plan_are_set_as_code(visit: Visit) -> None:
 def test_every_question_is_asked_in_a_form(visit: Visit) -> None:
     visit.go("?tab=questions&question=compose")
     visit.tab.wait_for_selector("#ask_compose-answer dl")
-    assert visit.tab.input_value("#ask_compose_epsilon") == "0.3"  # an example, where nothing is asked
+    assert visit.tab.input_value("#ask_compose_epsilon") == "0.3"  # an example if nothing is asked
     visit.tab.fill("#ask_compose_queries", "7")
     visit.tab.click("#ask_compose-form [type=submit]")
     told = visit.tab.request.post(

@@ -1,6 +1,6 @@
 """The page: stored designs with tags and two side by side, the inverse question, and plots that are saved."""
 
-# ruff: noqa: F401, F811 — fixtures are taken in by their names
+# ruff: noqa: F401, F811 — fixtures are imported by name
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def saved(visit: Visit, figure: str, name: str) -> tuple[str, str]:
     return download.value.suggested_filename, download.value.path().read_text(encoding="utf-8")
 
 
-def test_the_field_finds_the_least_m_and_designs_it(visit: Visit) -> None:
+def test_the_form_finds_the_least_m_and_designs_it(visit: Visit) -> None:
     visit.go("?K=7&m=2&epsilon=0.2")
     own = least_parameter(7, epsilon=0.2, utility=0.9)
     assert own.below is not None
@@ -45,7 +45,7 @@ def test_the_field_finds_the_least_m_and_designs_it(visit: Visit) -> None:
     assert f"{own.reached * 100:.2f} %" in visit.text("#figures")
 
 
-def test_the_field_offers_valid_choices_and_reports_errors(visit: Visit) -> None:
+def test_the_form_offers_valid_choices_and_reports_errors(visit: Visit) -> None:
     visit.go("?K=5&epsilon=inf&affected=1&target_epsilon=1&delta=1e-5")
     assert visit.tab.input_value("#wanted_parameter") == "target_epsilon"
     shown = visit.tab.locator("#wanted_parameter option:not([hidden])")
@@ -70,7 +70,7 @@ def test_designs_are_tagged_filtered_and_compared(visit: Visit) -> None:
     visit.tab.press("#designs_epsilon", "Enter")
     visit.until(lambda: rows.count() >= 2)
     row = visit.tab.locator("#designs tr", has_text="K = 5, m = 2").first
-    visit.tab.wait_for_load_state("networkidle")  # or the rows of the first search replace the one that is written in
+    visit.tab.wait_for_load_state("networkidle")  # else the rows of the first search replace the edited one
     row.locator(".tags input").fill("round-2")
     row.locator(".tags input").press("Enter")
     visit.until(lambda: "Tagged round-2." in visit.text("#designs-status"))
@@ -129,7 +129,7 @@ def test_two_tables_are_compared_and_a_table_is_not_compared_with_a_gamma(visit:
     shown = re.search(r"utility\s+([\d.]+)\s+([\d.]+)", numbers)
     assert shown is not None
     assert [float(text) for text in shown.groups()] == pytest.approx([one["utility"] for one in tables], rel=1e-4)
-    pick("t2")  # the second of the groups, and the rule
+    pick("t2")  # the second one of groups, and the table of classes
     visit.until(lambda: visit.tab.locator("#pair-figure svg.groups").count() == 1)
     assert re.search(r"classes\s+2\s+3\s+\+1", visit.text("#pair-numbers"))
     pick("t3")
@@ -145,7 +145,7 @@ def test_an_invalid_filter_is_reported_at_its_field(visit: Visit) -> None:
     visit.expect_refusal()
 
 
-def test_a_plot_is_saved_whole_in_the_light_scheme(visit: Visit) -> None:
+def test_a_plot_is_saved_completely_in_the_light_scheme(visit: Visit) -> None:
     visit.go()
     visit.wait_for_curves()
     gamma = api(visit.server, "gamma?K=11&m=3&epsilon=0.1")["gamma"]

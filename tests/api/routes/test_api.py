@@ -1,4 +1,4 @@
-"""The HTTP API, on the real app: answers, every kind of bad input, and what happens when something breaks."""
+"""The HTTP API on the real app: answers, all kinds of invalid input, and failures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ client = client_fixture(SETTINGS)
 
 
 def problem_of(answer: Any, status: int) -> dict[str, Any]:
-    """Return the problem details of an answer, which must be some."""
+    """Return the problem details of an answer, which must have some."""
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == MEDIA_TYPE
     details: dict[str, Any] = answer.json()
@@ -63,7 +63,7 @@ def test_gamma_is_the_certified_optimum(client: TestClient) -> None:
     assert client.get("/v1/gamma", params=MNIST).json() == {**told, "cached": True}
 
 
-def test_an_answer_reads_back_as_a_solution(client: TestClient) -> None:
+def test_an_answer_is_read_as_a_solution(client: TestClient) -> None:
     told = client.get("/v1/gamma", params={**MNIST, "objective": "shared(2,5)", "shape": "monotone"}).json()
     solution = solution_from_record(told)
     assert {**solution_record(solution), "id": told["id"], "cached": told["cached"], "nearest": None} == told
@@ -82,7 +82,7 @@ def test_a_curve_has_101_points_by_default(client: TestClient) -> None:
     assert len(client.get("/v1/error-curve", params={**MNIST, "points": 2}).json()["p"]) == 2
 
 
-def test_health(client: TestClient) -> None:
+def test_a_health_check_is_answered(client: TestClient) -> None:
     answer = client.get("/healthz")
     assert (answer.status_code, answer.json()) == (200, {"status": "ok", "version": __version__})
 
@@ -119,18 +119,18 @@ def test_a_field_given_twice_is_refused(client: TestClient) -> None:
     assert (details["field"], details["detail"]) == ("epsilon", "epsilon is given more than once.")
 
 
-# ---------------------------------------------------------------------------------------------- when things break
+# ---------------------------------------------------------------------------------------------- failures
 
 
-def test_an_unknown_path(client: TestClient) -> None:
+def test_an_unknown_path_is_a_404(client: TestClient) -> None:
     details = problem_of(client.get("/v1/votes"), 404)
     assert (details["type"], details["title"]) == ("about:blank", "Not Found")
-    for path in ("/docs", "/redoc"):  # they would fetch scripts from elsewhere
+    for path in ("/docs", "/redoc"):  # they would fetch scripts from other sites
         problem_of(client.get(path), 404)
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, outcome: dict[str, Any] | Exception) -> None:
-    """Have every service answer with this, or fail with it."""
+    """Make every service answer with this, or fail with it."""
 
     async def gamma(*_: object) -> dict[str, Any]:
         if isinstance(outcome, Exception):
@@ -175,7 +175,7 @@ def test_a_number_that_is_not_finite_never_leaves(client: TestClient, monkeypatc
     assert details["type"].endswith("internal-error")
 
 
-def test_a_cache_that_cannot_be_used_stops_the_start(tmp_path: Path) -> None:
+def test_an_unusable_cache_aborts_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     app = create_app(Settings(cache_url=f"sqlite:///{tmp_path}/file/cache.sqlite"))
     with pytest.raises(CacheError, match=r"it cannot be created or written .* Set DARRM_CACHE_URL"), TestClient(app):
@@ -226,7 +226,7 @@ def test_an_invalid_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: 
         create_app()
 
 
-# ------------------------------------------------------------------------------------------------- a server for real
+# ------------------------------------------------------------------------------------------------- a real server
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,9 @@ def test_an_invalid_setting_is_named(monkeypatch: pytest.MonkeyPatch, variable: 
         ("compare", {"K": 0, "epsilon": -1, "total_epsilon": 1, "total_delta": 0.1}, {"K", "epsilon"}),
     ],
 )
-def test_every_invalid_field_is_named(client: TestClient, path: str, body: dict[str, Any], fields: set[str]) -> None:
+def test_the_error_of_every_invalid_field_names_it(
+    client: TestClient, path: str, body: dict[str, Any], fields: set[str]
+) -> None:
     answer = client.post(f"/v1/{path}", json=body)
     assert answer.status_code == 422
     assert {error["field"] for error in answer.json()["errors"]} == fields

@@ -1,4 +1,4 @@
-"""Answers by their id, in every form, given again, and the nearest valid one."""
+"""Answers by id, in all forms, repeated answers, and the nearest valid one."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def told(url: str) -> dict[str, Any]:
-    """The answer to `SMALL`, as it was given when it was solved, by an app that is gone."""
+    """Return the answer to `SMALL` at the time of its solve, by another app."""
     with TestClient(create_app(patient(cache_url=url))) as client:
         answer = client.get("/v1/gamma", params=SMALL)
-        assert "etag" not in answer.headers  # "cached" will change, so these bytes do not last
+        assert "etag" not in answer.headers  # "cached" will change, so these bytes are not final
         return dict(answer.json())
 
 
 @pytest.fixture(scope="module")
 def client(url: str, told: dict[str, Any]) -> Iterator[TestClient]:
-    """A server that keeps that answer and solves nothing."""
+    """A server with that stored answer and without solving."""
     assert not told["cached"]
     with TestClient(create_app(Settings(cache_url=url, solve="off"))) as opened:
         yield opened
@@ -67,7 +67,7 @@ def test_shared_caches_must_not_store_answers_with_keys(url: str, told: dict[str
             assert told_caches == (200, "private, max-age=31536000, immutable")
 
 
-def test_an_id_has_one_answer_for_ever(client: TestClient, told: dict[str, Any]) -> None:
+def test_an_id_has_one_answer_forever(client: TestClient, told: dict[str, Any]) -> None:
     first, again = (client.get(f"/v1/gamma/{told['id']}") for _ in range(2))
     assert first.status_code == 200
     assert first.content == again.content
@@ -79,7 +79,9 @@ def test_an_id_has_one_answer_for_ever(client: TestClient, told: dict[str, Any])
     assert verify(problem_from_record(told["problem"]), first.json()["gamma"]).margin >= 0
 
 
-def test_one_proof_serves_every_way_of_asking(url: str, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_proof_serves_all_forms_of_a_request(
+    url: str, told: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     proofs = 0
 
     def counted(*arguments: Any) -> Any:
@@ -116,7 +118,7 @@ def solver_cache_lookups(client: TestClient) -> dict[str, float]:
 def test_a_client_that_has_the_answer_gets_304(client: TestClient, told: dict[str, Any], accept: str) -> None:
     by_id, by_question = f"/v1/gamma/{told['id']}", client.build_request("GET", "/v1/gamma", params=SMALL).url
     for address in (by_id, by_question):
-        for _ in range(2):  # read from the store, then from what was served lately
+        for _ in range(2):  # read from the store, then from the response cache
             whole = client.get(address, headers={"Accept": accept})
             tag = whole.headers["etag"]
             for given in (tag, f"W/{tag}", f'"other", {tag}', "*"):
@@ -128,7 +130,7 @@ def test_a_client_that_has_the_answer_gets_304(client: TestClient, told: dict[st
 
 
 @pytest.mark.parametrize("id", ["abc", "0" * 64, "Z" * 64, "γ", "%00", "a" * 5000, "..%2F", "{id}"])
-def test_an_unknown_id(client: TestClient, id: str) -> None:
+def test_an_unknown_id_is_a_404(client: TestClient, id: str) -> None:
     answer = client.get(f"/v1/gamma/{id}")
     assert answer.status_code == 404
     assert answer.headers["content-type"] == MEDIA_TYPE
@@ -149,7 +151,7 @@ def test_csv_and_npz_hold_every_digit(client: TestClient, told: dict[str, Any]) 
             assert {**json.loads(str(arrays["record"])), "cached": False} == told
 
 
-def test_an_unsupported_media_type(client: TestClient, told: dict[str, Any]) -> None:
+def test_an_unsupported_media_type_is_a_406(client: TestClient, told: dict[str, Any]) -> None:
     for path in (f"/v1/gamma/{told['id']}", "/v1/gamma"):
         answer = client.get(path, params=SMALL, headers={"Accept": "image/png"})
         assert answer.status_code == 406
@@ -182,7 +184,7 @@ def test_a_damaged_answer_is_not_used(tmp_path: Path, told: dict[str, Any], by_t
             assert (point["id"], point["cached"]) == (told["id"], False)
             assert client.get("/v1/gamma", params=SMALL).json()["cached"]  # the damaged row was replaced
             return
-        assert not client.get("/v1/gamma", params=SMALL).json()["cached"]  # solved anew
+        assert not client.get("/v1/gamma", params=SMALL).json()["cached"]  # solved again
         assert client.get(f"/v1/gamma/{told['id']}").json()["gamma"] == pytest.approx(told["gamma"], abs=1e-9)
 
 
@@ -217,7 +219,7 @@ def test_a_nearest_answer_is_not_immutable(client: TestClient) -> None:
 @pytest.mark.parametrize(
     "change", [{"m": 1}, {"K": 7}, {"epsilon": 0.2, "m": 1}, {"delta": 0}, {"objective": "uniform"}]
 )
-def test_no_answer_is_stretched(client: TestClient, change: dict[str, Any]) -> None:
+def test_an_answer_with_weaker_privacy_is_not_returned(client: TestClient, change: dict[str, Any]) -> None:
     answer = client.get("/v1/gamma", params={**SMALL, **change})
     assert answer.status_code == 404
     assert answer.json()["type"] == "urn:darrm-opt:problem:not-stored"
@@ -232,7 +234,7 @@ def test_a_trade_off_of_stored_points_needs_no_solving(client: TestClient, told:
     assert (refused.status_code, "1 of these 2 answers" in refused.text) == (404, True)
 
 
-def test_an_answer_that_exceeds_the_wait(url: str, told: dict[str, Any]) -> None:
+def test_an_answer_that_exceeds_the_wait_is_a_job(url: str, told: dict[str, Any]) -> None:
     with TestClient(create_app(Settings(cache_url=url, wait_seconds=0, solvers=1))) as client:
         answer = client.get("/v1/gamma", params={**SMALL, "m": 2.9})
         assert answer.status_code == 202

@@ -1,4 +1,4 @@
-"""Everything but one γ: batches, trade-offs, profiles, proofs, accounts, comparisons, estimates; and what they refuse."""
+"""Routes other than that of a γ: batches, trade-offs, profiles, proofs, accounts, comparisons, estimates."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_accounts_and_rankings_take_more_voters_than_a_gamma(client: TestClient)
 # ---------------------------------------------------------------------------------------------------------- batch
 
 
-def test_a_batch_answers_in_order_each_with_its_own_status(client: TestClient) -> None:
+def test_a_batch_is_answered_in_order_each_with_its_status(client: TestClient) -> None:
     asked = [MNIST, {**MNIST, "K": 0}, SMALL, 7, {**MNIST, "K": 99}, {**SMALL, "objective": "minimax(points=1)"}]
     answer = client.post("/v1/gamma/batch", json={"problems": asked})
     assert answer.status_code == 200
@@ -73,7 +73,7 @@ def test_a_batch_answers_in_order_each_with_its_own_status(client: TestClient) -
     assert results[3]["problem"]["detail"].startswith("The problem must be a JSON object")
 
 
-def test_a_batch_as_a_table(client: TestClient) -> None:
+def test_a_batch_is_exported_as_a_table(client: TestClient) -> None:
     rows = table(client.post("/v1/gamma/batch", json={"problems": [SMALL, {}]}, headers=CSV))
     gamma = client.post("/v1/gamma", json=SMALL).json()["gamma"]
     assert [float(row["gamma"]) for row in rows[:6]] == gamma
@@ -82,7 +82,7 @@ def test_a_batch_as_a_table(client: TestClient) -> None:
     assert table(client.post("/v1/gamma/batch", json={"problems": []}, headers=CSV)) == []
 
 
-def test_a_batch_has_bounds(client: TestClient) -> None:
+def test_a_batch_is_limited(client: TestClient) -> None:
     details = problem_of(client.post("/v1/gamma/batch", json={"problems": [SMALL] * 7}), 422)
     assert (details["type"], details["field"]) == ("urn:darrm-opt:problem:too-much-work", "problems")
     assert "expected at most 6 problems" in details["detail"]
@@ -90,7 +90,7 @@ def test_a_batch_has_bounds(client: TestClient) -> None:
     bodies: list[dict[str, Any]] = [{}, {"problems": None}, {"problems": {}}, {"problems": [], "more": 1}]
     for body in bodies:
         assert problem_of(client.post("/v1/gamma/batch", json=body), 422)["errors"]
-    problem_of(client.get("/v1/gamma/batch"), 404)  # no id looks like that
+    problem_of(client.get("/v1/gamma/batch"), 404)  # not the form of an id
 
 
 def test_too_much_work_is_refused_with_its_estimate() -> None:
@@ -133,7 +133,7 @@ def test_the_releases_of_a_comparison_count_as_work() -> None:
 # --------------------------------------------------------------------------------------------------------- curves
 
 
-def test_a_curve_with_the_baselines_that_are_asked(client: TestClient) -> None:
+def test_a_curve_has_the_requested_baselines(client: TestClient) -> None:
     asked: dict[str, Any] = {**MNIST, "points": 3, "baselines": ["gnmax", "majority", "gnmax", "subsampling"]}
     told = client.post("/v1/error-curve", json=asked).json()
     assert list(told["curves"]) == ["optimal", "gnmax", "subsampling"]
@@ -147,7 +147,7 @@ def test_a_curve_with_the_baselines_that_are_asked(client: TestClient) -> None:
     assert problem_of(unknown, 422)["field"] == "baselines"
 
 
-def test_utility_over_the_allowance(client: TestClient) -> None:
+def test_a_tradeoff_is_utility_over_the_allowance(client: TestClient) -> None:
     voters = {"K": 5, "epsilon": 0.1, "Delta": 1e-5}
     told = client.post("/v1/tradeoff", json={**voters, "ms": [3, 1, 2.5]}).json()
     assert told["m"] == [3, 1, 2.5]
@@ -156,7 +156,7 @@ def test_utility_over_the_allowance(client: TestClient) -> None:
     assert set(told["curves"]) == {"optimal", "double_subsampling", "subsampling", "randomized_response"}
 
 
-def test_allowances_by_a_range_by_themselves_and_by_target(client: TestClient) -> None:
+def test_allowances_have_a_default_a_range_or_targets(client: TestClient) -> None:
     voters = {"K": 5, "epsilon": 0.1}
     assert client.get("/v1/tradeoff", params=voters).json()["m"] == [1, 2, 3]
     ranged = client.get("/v1/tradeoff", params={**voters, "m_from": 1, "m_to": 2, "m_points": 3}).json()
@@ -173,7 +173,7 @@ def test_allowances_by_a_range_by_themselves_and_by_target(client: TestClient) -
     )
 
 
-def test_a_profile_is_also_of_a_gamma_that_is_not_private(client: TestClient) -> None:
+def test_a_gamma_that_is_not_private_has_a_profile(client: TestClient) -> None:
     assert len(client.get("/v1/profile", params=SMALL).json()["epsilon"]) == 16
     told = client.post("/v1/profile", json={**SMALL, "gamma": [1] * 6, "points": 2}).json()
     assert (told["id"], told["delta"][0] > 0.05) == (None, True)
@@ -196,7 +196,7 @@ def test_a_posted_gamma_gets_its_certificate_or_the_counterexample(client: TestC
 
 
 def test_a_gamma_neither_proved_nor_refuted_is_refused(client: TestClient) -> None:
-    asked = {"K": 3, "m": 1, "epsilon": 0.1, "gamma": [1, 1 / 3, 1 / 3, 1]}  # γ_Sub(1): private with nothing to spare
+    asked = {"K": 3, "m": 1, "epsilon": 0.1, "gamma": [1, 1 / 3, 1 / 3, 1]}  # γ_Sub(1): private without slack
     details = problem_of(client.post("/v1/verify", json=asked), 422)
     assert details["type"] == "urn:darrm-opt:problem:not-proven"
     assert abs(details["excess"]) < 1e-12
@@ -279,12 +279,12 @@ def test_an_estimate_solves_nothing(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v1/gamma", "/v1/jobs", "/v1/error-curve", "/v1/profile", "/v1/estimate"])
-def test_scenarios_are_bounded_before_they_are_drawn(client: TestClient, path: str) -> None:
+def test_the_number_of_scenarios_is_limited_before_they_are_drawn(client: TestClient, path: str) -> None:
     asked = {**MNIST, "objective": "expected_error(scenarios=9091)"}
     assert problem_of(client.post(path, json=asked), 422)["type"] == "urn:darrm-opt:problem:too-much-work"
 
 
-# ----------------------------------------------------------------------------------------- whatever is sent to them
+# ----------------------------------------------------------------------------------------- arbitrary requests
 
 ODD = st.sampled_from([0.5, 1e-300, 5e-324, 1e308, 0.9999999999999999, 1 - 1e-9, "inf", "γ", "\x00", "\ud800"])
 ENTRIES = st.none() | st.booleans() | st.integers(-2, 9) | st.floats() | st.text(max_size=5) | st.integers() | ODD

@@ -1,4 +1,4 @@
-"""Requests that are odd: what is written twice, packed, too long to repeat, or has a slash too many."""
+"""Odd requests: duplicate names, encodings, huge bodies, trailing slashes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def test_a_duplicate_name_in_a_body_is_refused(client: TestClient, path: str, in
 @pytest.mark.parametrize(
     ("query", "field"),
     [
-        ("K=11&m=3&epsilon=0_1", "epsilon"),  # to Python 1, to whoever mistyped it 0.1
+        ("K=11&m=3&epsilon=0_1", "epsilon"),  # 1 for Python, a typo of 0.1
         ("K=1_1&m=3&epsilon=0.1", "K"),
         ("K=11&m=3&epsilon=0.1&delta=1_0e-9", "delta"),
     ],
 )
-def test_a_number_in_a_query_has_no_groups(client: TestClient, query: str, field: str) -> None:
+def test_a_number_in_a_query_has_no_separators(client: TestClient, query: str, field: str) -> None:
     details = problem_of(client.get(f"/v1/gamma?{query}"), 422)
     assert details["field"] == field
     assert details["detail"].startswith(f"{field} = '")
@@ -71,16 +71,16 @@ MANY = {
     "names": b"{%b}" % b",".join(b'"%x": 1' % number for number in range(100_000)),
     "texts of quotes": b'{%b"gamma": [%b]}' % (OTHER, b",".join([rb'"\\\",\""'] * 100_000)),
 }
-"""Bodies of a megabyte with more in them than any request has."""
+"""Bodies of a megabyte with more entries than any request."""
 
 
 @pytest.mark.parametrize("name", MANY)
 @pytest.mark.parametrize("path", ["/v1/verify", "/v1/gamma/batch"])
 def test_a_body_with_too_many_entries_is_not_parsed(client: TestClient, path: str, name: str) -> None:
-    unended = MANY[name][:-1]  # which would be told, if it were read
+    unended = MANY[name][:-1]  # which would be reported if it were parsed
     answer = client.post(path, content=unended, headers={"content-type": "application/json"})
     details = problem_of(answer, 422)
-    most = max_entries(path, client.app.state.settings)  # type: ignore[attr-defined]  # TestClient's app is any ASGI app
+    most = max_entries(path, client.app.state.settings)  # type: ignore[attr-defined]  # a FastAPI application
     assert details["field"] == "body"
     assert details["detail"] == f"The body has more than {most} entries of lists and objects together."
 
@@ -111,7 +111,7 @@ def test_commas_in_texts_are_not_counted_as_entries(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("coding", ["utf-16", "utf-16-le", "utf-32", "latin-1"])
-def test_a_body_is_utf_8(client: TestClient, coding: str) -> None:
+def test_a_body_must_be_utf_8(client: TestClient, coding: str) -> None:
     text = '{"K": 3, "m": 1, "epsilon": 0.5, "objective": "é"}'
     answer = client.post("/v1/gamma", content=text.encode(coding), headers={"content-type": "application/json"})
     assert problem_of(answer, 422)["field"] == "body"
@@ -143,7 +143,7 @@ def test_repeated_headers_are_joined(client: TestClient) -> None:
     tags = [("if-none-match", '"other"'), ("if-none-match", f"W/{first.headers['etag']}")]
     assert client.get(path, headers=tags).status_code == 304
     accept = [("accept", "image/png"), ("accept", "text/csv")]
-    for _ in range(3):  # by the route, then by the short way
+    for _ in range(3):  # by the route, then by the fast path
         assert client.get(path, headers=accept).headers["content-type"].startswith("text/csv")
 
 

@@ -1,4 +1,4 @@
-"""/v1/designs: stored designs are listed, read with a proof, tagged and compared; a tag changes no answer."""
+"""/v1/designs: stored designs are listed, verified, tagged and compared; a tag changes no answer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def listed(client: TestClient, query: str = "") -> list[str]:
     return [design["id"] for design in client.get(f"/v1/designs{query}").json()["designs"]]
 
 
-def test_a_list_has_the_numbers_of_each_and_the_newest_first(client: TestClient, ids: list[str]) -> None:
+def test_a_list_has_the_numbers_of_each_design_newest_first(client: TestClient, ids: list[str]) -> None:
     told = client.get("/v1/designs").json()
     assert {design["id"] for design in told["designs"]} == set(ids)
     times = [design["created"] for design in told["designs"]]
@@ -53,7 +53,7 @@ def test_a_list_has_the_numbers_of_each_and_the_newest_first(client: TestClient,
         assert "gamma" not in design
 
 
-def test_pages_and_filters(client: TestClient, ids: list[str]) -> None:
+def test_lists_are_paged_and_filtered(client: TestClient, ids: list[str]) -> None:
     first = client.get("/v1/designs?limit=3").json()
     rest = client.get(f"/v1/designs?limit=3&after={first['next']}").json()
     assert [design["id"] for design in (*first["designs"], *rest["designs"])] == listed(client)
@@ -76,7 +76,7 @@ def test_tags_are_added_filtered_and_removed_without_changing_answers(client: Te
     assert listed(client, "?tag=round-2") == []
 
 
-def test_two_side_by_side(client: TestClient, ids: list[str]) -> None:
+def test_two_designs_are_compared(client: TestClient, ids: list[str]) -> None:
     told = client.get(f"/v1/designs/{ids[1]}/compare/{ids[2]}").json()
     one = solve(Problem.from_allowance(K=5, m=2, epsilon=0.1, Delta=1e-5))
     other = solve(Problem.from_allowance(K=5, m=3, epsilon=0.1), "shared(2,2)")
@@ -103,7 +103,7 @@ def test_designs_for_other_voters_have_no_difference_of_gamma(client: TestClient
 
 
 def test_unprovable_designs_are_never_returned(client: TestClient, ids: list[str]) -> None:
-    store = client.app.state.service.store  # type: ignore[attr-defined]  # the application's own
+    store = client.app.state.service.store  # type: ignore[attr-defined]  # of the application
     row = store.get(ids[0])
     record = json.loads(row.record)
     record["gamma"] = [1.0] * 4

@@ -1,4 +1,4 @@
-"""The text of a stream of events: what a browser's EventSource reads."""
+"""The text of an event stream, as read by EventSource in a browser."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def job(state: State, round_: int = 0) -> Job:
 
 
 def streamed(*news: JobUpdate | float, heartbeat: float = 30) -> list[str]:
-    """Return what is sent for news with pauses [s] between them."""
+    """Return the text sent for events with pauses [s] between them."""
     closed: list[bool] = []
 
     async def coming() -> AsyncGenerator[JobUpdate]:

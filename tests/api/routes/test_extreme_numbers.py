@@ -1,4 +1,4 @@
-"""Numbers and texts at the far ends of what a request may hold: refused by name, or answered; never a fault of the server."""
+"""Extreme numbers and texts in requests: refused by field or answered, never a server error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that are generated from the description, in Python and in TypeScript: every operation is really called."""
+"""Clients generated from the description, in Python and TypeScript, call every operation of a server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     options = {"path": folder / "openapi.json", "output-path": folder / PACKAGE, "config": folder / "none.yml"}
     words = [f"--{name}={path}" for name, path in options.items()]
     (folder / "openapi.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
-    (folder / "none.yml").write_text("post_hooks: []\n")  # which would format it
+    (folder / "none.yml").write_text("post_hooks: []\n")  # the formatter is not needed
     command = [sys.executable, "-c", program, "generate", *words, "--meta=none", "--fail-on-warning"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -44,7 +44,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server of both clients: the second is given what the first had computed."""
+    """A server for both clients: the second gets the stored answers of the first."""
     with serving(tmp_path_factory.mktemp("served"), DARRM_CACHE_URL="memory", DARRM_SOLVERS="1") as served:
         yield served
 
@@ -54,7 +54,7 @@ def operation(name: str) -> ModuleType:
 
 
 def bodies(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the model, and the content, of every example of an operation's body."""
+    """Yield the model and the content of every example of the body of an operation."""
     schema = OPERATIONS[name]["requestBody"]["content"]["application/json"]["schema"]
     for choice in schema.get("oneOf", [schema]):
         model = choice["$ref"].rpartition("/")[2]
@@ -81,7 +81,7 @@ def test_a_generated_client_calls_the_service(generated: Path, service: Served) 
                 assert type(answer.parsed).__name__ in MODELS, name
                 asked.add(name)
         assert len(asked) >= 15
-        # Infinity is a word, in a body, in a query and in an answer.
+        # Infinity is a string, in bodies, queries and answers.
         infinite = {"K": 7, "epsilon": "inf", "Delta": 0.0, "target_epsilon": 0.5, "delta": 1e-5, "affected": 1}
         posted = operation("post_gamma").sync(client=client, body=models.DesignRequest.from_dict(infinite))
         assert posted.to_dict()["problem"]["epsilon"] == "inf"
@@ -116,7 +116,7 @@ console.log(JSON.stringify({ said, epsilon: problem.epsilon, same }));
 
 @pytest.fixture(scope="module")
 def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the packages of a TypeScript client, and the types made from the description."""
+    """A folder with the packages of a TypeScript client and the generated types."""
     if (npm := shutil.which("npm")) is None:
         pytest.skip("npm is not installed")
     folder = tmp_path_factory.mktemp("typescript")
@@ -125,7 +125,7 @@ def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"npm cannot install: {done.stderr[-200:]}")
-    # What has a default may be left out; without the option it would have to be sent.
+    # With this option fields with a default are optional.
     options = ["--default-non-nullable=false", "-o", "schema.d.ts"]
     (folder / "openapi.json").write_text(json.dumps(SCHEMA), encoding="utf-8")
     made = ["node_modules/.bin/openapi-typescript", "openapi.json", *options]
@@ -135,7 +135,7 @@ def typescript(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_typescript_client_compiles_and_calls_the_service(typescript: Path, service: Served) -> None:
     routes = {each["operationId"]: path for path, item in SCHEMA["paths"].items() for each in item.values()}
-    # Each example has to be of its generated type, strictly: the compiler says so, not this test.
+    # The compiler checks that each example has its generated type.
     calls = [
         f"{{ const body: Schemas[{json.dumps(model)}] = {json.dumps(example)};\n"
         f"  told({json.dumps(name)}, await client.POST({json.dumps(routes[name])}, {{ body }})); }}"

@@ -36,10 +36,10 @@ REQUESTS: dict[str, type[BaseModel]] = {
         if question.by_query
     },
 }
-"""What comes both by query and by body."""
+"""Routes with both a query and a body."""
 
 TABLES = {"/v1/gamma", "/v1/gamma/{id}", "/v1/gamma/batch", "/v1/error-curve", "/v1/tradeoff", "/v1/profile"}
-"""What comes as CSV and npz as well."""
+"""Routes with CSV and npz answers."""
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def test_the_description_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> Non
             assert (known.status_code, known.content) == (304, b"")
 
 
-def test_the_description_is_the_same_whenever_it_is_written(text: str) -> None:
+def test_the_description_is_deterministic(text: str) -> None:
     assert text == openapi.openapi_text()
 
 
@@ -86,7 +86,7 @@ def test_the_description_is_built_once_on_demand(monkeypatch: pytest.MonkeyPatch
         assert client.post("/v1/estimate", json={"K": 11, "m": 3, "epsilon": 0.1}).status_code == 200
         wrong = client.delete("/v1/gamma")
         assert (wrong.status_code, wrong.headers["allow"]) == (405, "GET, POST")
-        assert app.state.openapi is None  # which needs no description
+        assert app.state.openapi is None  # without the description
         build = app.openapi
 
         def counted() -> dict[str, Any]:
@@ -100,7 +100,7 @@ def test_the_description_is_built_once_on_demand(monkeypatch: pytest.MonkeyPatch
 
 def test_every_route_is_described(schema: dict[str, Any]) -> None:
     paths = {
-        route.path  # type: ignore[attr-defined]  # every one of ours has it
+        route.path  # type: ignore[attr-defined]  # ours have it
         for router in ROUTERS
         for route in router.routes
         if getattr(route, "include_in_schema", False)
@@ -113,7 +113,7 @@ def test_every_route_is_described(schema: dict[str, Any]) -> None:
         assert about["tags"], path
 
 
-def test_every_error_is_described_with_the_type_it_is_sent_as(schema: dict[str, Any]) -> None:
+def test_every_error_is_described_with_its_media_type(schema: dict[str, Any]) -> None:
     everywhere = {"400", "401", "408", "413", "421", "422", "429", "431", "500", "503"}
     for path, method, about in operations(schema):
         statuses = set(about["responses"])
@@ -157,14 +157,14 @@ def test_a_query_has_the_fields_of_the_body(schema: dict[str, Any], path: str) -
             assert "maxItems" in about["schema"], name
 
 
-def test_a_query_is_read_as_the_body_is(schema: dict[str, Any]) -> None:
+def test_a_query_is_read_like_the_body(schema: dict[str, Any]) -> None:
     both = {path for path, methods in schema["paths"].items() if {"get", "post"} <= set(methods)}
     assert {path for path in both if not path.startswith("/v1/jobs")} == set(REQUESTS)
     app = create_app(Settings(cache_url="memory"))
     app.state.settings = Settings(cache_url="memory")
     for path, model in REQUESTS.items():
         for asked in examples(schema, model.__name__):
-            if "groups" in asked:  # objects, which a query has not
+            if "groups" in asked:  # objects, which a query cannot contain
                 continue
             given = {name: ",".join(map(str, one)) if isinstance(one, list) else one for name, one in asked.items()}
             query = urlencode({name: str(one).lower() if one is True else one for name, one in given.items()})
@@ -201,15 +201,15 @@ def test_every_answer_describes_its_fields(schema: dict[str, Any]) -> None:
 PASSING = {"cached", "statistics", "margin", "error_bound", "gap", "worst_corners", "version", "seconds", "stored"} | {
     "design_hash"
 }
-"""What two answers to one question may tell differently: rounding, ties, time and age."""
+"""Fields that may differ between two answers to one question: rounding, ties, time and age."""
 
 
 def same(value: Any, expected: Any) -> None:
-    """Assert that two answers are one, but for `PASSING`."""
+    """Assert that two answers are equal except for `PASSING`."""
     if isinstance(expected, dict):
         assert set(value) == set(expected)
         for name in set(expected) - PASSING:
-            if name == "account":  # accounts tie up to the last bit, which the sums of Python 3.12 and later move
+            if name == "account":  # accounts tie up to the last bit, which differs from Python 3.12 on
                 assert {value[name], expected[name]} <= {*ACCOUNTS, "none", "post-processing", None}
             else:
                 same(value[name], expected[name])

@@ -1,4 +1,4 @@
-"""Invalid requests: each names the field at fault, and every question is asked about each of its fields."""
+"""Invalid requests: the refusal names the field, for all fields of all questions."""
 
 from __future__ import annotations
 
@@ -207,14 +207,14 @@ REFUSED: dict[str, Refused] = {
     "plan of voters": ({"K": 5, "epsilon": "inf", "affected": 1, **TOTAL}, {"total_epsilon": [0.0, 501.0]}),
     "plan of groups": ({"groups": GROUPS, "total_epsilon": 1.0}, {"least_accuracy": [0.4]}),
 }
-"""Question, a valid request of it, and by field its invalid values, or changes after which it is at fault."""
+"""Question, a valid request of it, and by field its invalid values or changes that make it invalid."""
 
 
 client = client_fixture(patient(max_voters=15, max_work_seconds=20))
 
 
 @pytest.mark.parametrize("question", REFUSED)
-def test_an_invalid_field_is_named(client: TestClient, question: str) -> None:
+def test_the_refusal_of_an_invalid_field_names_it(client: TestClient, question: str) -> None:
     valid, invalid = REFUSED[question]
     path = f"/v1/{question.partition(' of ')[0]}"
     for field, changes in invalid.items():

@@ -1,4 +1,4 @@
-"""`/v1/table`, `/v1/plurality` and its options over HTTP: what is answered, stored and refused."""
+"""`/v1/table`, `/v1/plurality` and its options: answers, storage and refusals."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ CLASSES: dict[str, Any] = {"K": 5, "classes": 3, "target_epsilon": 1.0, "delta":
 client = client_fixture(patient(short_seconds=10))
 
 
-def test_a_table_stands_beside_the_other_mechanisms(client: TestClient) -> None:
+def test_a_table_is_compared_with_the_other_mechanisms(client: TestClient) -> None:
     told = client.post("/v1/table", json=GROUPS).json()
     problem = Problem(groups=[(2, 0.1), (2, 0.5)], target=Privacy(0.6), classes=3)
     assert told["utilities"] == {one.name: one.utility for one in table_baselines(problem)}
 
 
-def test_voters_that_are_not_private_and_a_truth(client: TestClient) -> None:
+def test_voters_that_are_not_private_may_have_a_truth(client: TestClient) -> None:
     asked = {"groups": [{"K": 2, "epsilon": "inf"}, {"K": 3, "epsilon": 0.5, "Delta": 1e-3}], "target_epsilon": 1.0}
     told = client.post("/v1/table", json={**asked, "delta": 0.01, "affected": 1, "objective": "truth(0.9,0.6)"}).json()
     assert told["groups"][0] == {"K": 2, "epsilon": "inf", "Delta": 0.0}
@@ -48,7 +48,7 @@ def test_voters_that_are_not_private_and_a_truth(client: TestClient) -> None:
         ({"groups": [{"K": 5, "epsilon": "inf"}], "affected": 1}, "/v1/plurality"),
     ],
 )
-def test_identical_voters_are_refused_here(client: TestClient, change: dict[str, Any], path: str) -> None:
+def test_groups_of_equal_voters_are_refused(client: TestClient, change: dict[str, Any], path: str) -> None:
     answer = client.post("/v1/table", json={**GROUPS, **change})
     assert answer.status_code == 422
     assert path in answer.text
@@ -56,28 +56,28 @@ def test_identical_voters_are_refused_here(client: TestClient, change: dict[str,
     assert client.post("/v1/table", json={**GROUPS, **weighted}).status_code == 200
 
 
-def test_a_truth_weighs_votes_by_itself(client: TestClient) -> None:
+def test_a_truth_determines_the_weights_of_votes(client: TestClient) -> None:
     weighted = [{"K": 1, "epsilon": 0.7, "weight": 2}, {"K": 2, "epsilon": 0.1}]
     assert client.post("/v1/table", json={**GROUPS, "groups": weighted}).json()["weights"] == [2.0, 1.0]
     refused = client.post("/v1/table", json={**GROUPS, "groups": weighted, "objective": "truth(0.6,0.9)"})
     assert (refused.status_code, refused.json()["field"]) == (422, "groups")
 
 
-def test_many_releases_and_abstention(client: TestClient) -> None:
+def test_several_releases_with_abstention_are_planned(client: TestClient) -> None:
     told = client.post("/v1/plurality", json=CLASSES | {"queries": 10, "abstention": True, "price": 1.0}).json()
     assert told["problem"]["target_epsilon"] < 0.4
     assert told["problem"]["abstention"]
     assert "confident_gnmax" in told["utilities"]
 
 
-def test_too_much_work_is_refused_before_it() -> None:
+def test_too_much_work_is_refused_before_it_starts() -> None:
     with TestClient(create_app(patient(max_work_seconds=30))) as client:
         told = client.post("/v1/plurality", json=CLASSES | {"K": 60, "classes": 5})
     assert told.status_code == 422
     assert "expected solving time" in told.text
 
 
-def test_more_voters_and_classes_than_tables_hold(client: TestClient) -> None:
+def test_more_voters_and_classes_than_a_table_allows_have_options(client: TestClient) -> None:
     asked = {"K": 61, "classes": 12, "total_epsilon": 1.0, "total_delta": 1e-5, "prior": "beta(8,2)"}
     told = client.post("/v1/plurality/options", json=asked).json()
     assert told["samples"] == 2000
@@ -105,7 +105,7 @@ def test_a_table_is_stored_listed_and_read_by_its_id(
     assert {**again, **{name: told[name] for name in passing & told.keys()}} == told
     id = told["id"]
     stored = client.get(f"/v1/{path}/{id}")
-    assert {**again, **stored.json(), "utilities": again["utilities"]} == again  # of others, which are not stored
+    assert {**again, **stored.json(), "utilities": again["utilities"]} == again  # of designs that are not stored
     assert {"record", "utility", "upper_bound"} <= stored.json().keys()
     unchanged = client.get(f"/v1/{path}/{id}", headers={"If-None-Match": stored.headers["etag"]})
     assert (unchanged.status_code, unchanged.content) == (304, b"")
@@ -116,7 +116,7 @@ def test_a_table_is_stored_listed_and_read_by_its_id(
     assert client.get(f"/v1/designs/{id}").json()["design"]["record"] == told["record"]
 
 
-def test_rules_and_gammas_are_not_confused(client: TestClient) -> None:
+def test_the_routes_of_tables_and_gammas_are_separate(client: TestClient) -> None:
     rule = client.post("/v1/plurality", json=CLASSES).json()["id"]
     gamma = client.post("/v1/gamma", json={"K": 3, "m": 1, "epsilon": 0.5}).json()["id"]
     assert client.get(f"/v1/plurality/{gamma}").status_code == 404
@@ -124,17 +124,17 @@ def test_rules_and_gammas_are_not_confused(client: TestClient) -> None:
     assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "other")
 
 
-def test_a_stored_rule_that_is_not_private_is_not_returned(client: TestClient) -> None:
+def test_a_stored_table_that_is_not_private_is_not_returned(client: TestClient) -> None:
     asked = CLASSES | {"K": 3, "prior": "dirichlet(3)"}
     id = client.post("/v1/plurality", json=asked).json()["id"]
-    store = client.app.state.service.store  # type: ignore[attr-defined]  # the application's own
+    store = client.app.state.service.store  # type: ignore[attr-defined]  # of the application
     row = store.get(id)
     text = canonical_json(json.loads(row.record) | {"values": [1.0, 0.0, 1.0, 0.0, 0.0]})
     store.remove(row)
     store.put(Row(id, row.core, text, digest(text)))
     assert client.get(f"/v1/plurality/{id}").status_code == 404
     assert not client.post("/v1/plurality", json=asked).json()["cached"]
-    assert client.get(f"/v1/plurality/{id}").status_code == 200  # the bad row was replaced
+    assert client.get(f"/v1/plurality/{id}").status_code == 200  # the invalid row was replaced
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_stored_rule_that_is_not_private_is_not_returned(client: TestClient) -
         ([{"K": 2, "epsilon": -1}], "groups[0].epsilon = -1.0 is not valid"),
     ],
 )
-def test_an_error_of_a_group_names_its_place(client: TestClient, groups: Any, said: str) -> None:
+def test_an_error_of_a_group_names_its_position(client: TestClient, groups: Any, said: str) -> None:
     for path, target in (("/v1/table", "target_epsilon"), ("/v1/plan", "total_epsilon")):
         told = client.post(path, json={"groups": groups, target: 0.3})
         assert told.status_code == 422, told.text

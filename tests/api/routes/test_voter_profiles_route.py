@@ -1,4 +1,4 @@
-"""Voters that state a privacy profile: requests about them, in each form, and what is refused."""
+"""Voters with a privacy profile: requests in each form, and refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PURE = [[0, 0.02], [0.1, 0.004], [0.3, 0]]
 client = client_fixture(patient())
 
 
-def test_every_form_of_a_profile_is_one_problem(client: TestClient) -> None:
+def test_all_forms_of_a_profile_are_the_same_problem(client: TestClient) -> None:
     own = solve(Problem(11, PrivacyProfile(POINTS), Privacy(0.1, 1e-5)))
     text = "0:0.013,0.1:1e-5"
     for told in (
@@ -49,7 +49,7 @@ def test_verification_curves_and_totals_are_of_the_profile(client: TestClient) -
     gamma = client.post("/v1/gamma", json=asked).json()["gamma"]
     assert client.post("/v1/verify", json={**asked, "gamma": gamma}).json()["private"] is True
     one_point = {"K": 5, "epsilon": 0.3, "target_epsilon": 0.25, "gamma": gamma}
-    assert client.post("/v1/verify", json=one_point).status_code == 422  # private for the profile alone
+    assert client.post("/v1/verify", json=one_point).status_code == 422  # private only for the profile
     curve = client.post("/v1/tradeoff", json={"K": 5, "profile": PURE, "target_epsilons": [0.1, 0.25]}).json()
     assert curve["points"][1]["gamma"] == gamma
     profile = client.post("/v1/profile", json={**asked, "epsilons": [0.25]}).json()

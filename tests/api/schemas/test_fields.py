@@ -1,4 +1,4 @@
-"""Declared fields: each once, and the same range in the declaration, in OpenAPI and in what a route refuses."""
+"""Declared fields: each once, with the same range in the declaration, in OpenAPI and in refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from darrm_opt import fields
 from tools import openapi
 
 KEYWORDS = {"minimum": "least", "exclusiveMinimum": "above", "maximum": "most", "exclusiveMaximum": "below"}
-"""OpenAPI's names of the limits of a range, and ours."""
+"""Names of limits in OpenAPI and in declarations."""
 
 SCHEMA: dict[str, Any] = json.loads(openapi.openapi_text())
 
@@ -43,7 +43,7 @@ def bodies() -> Iterator[tuple[str, str]]:
 
 
 def test_few_schemas_are_written_by_hand() -> None:
-    """All others are made of the declarations of questions and answers."""
+    """All others are generated from the declarations of questions and answers."""
 
     def models(base: type[BaseModel]) -> Iterator[str]:
         for model in base.__subclasses__():
@@ -55,7 +55,7 @@ def test_few_schemas_are_written_by_hand() -> None:
 
 
 def ranges(about: dict[str, Any]) -> dict[str, float]:
-    """Return the limits of a property, whichever of its types has them."""
+    """Return the limits of a property from whichever of its types has them."""
     found = {KEYWORDS[name]: float(about[name]) for name in KEYWORDS.keys() & about.keys()}
     for inner in [*about.get("anyOf", ()), *([about["items"]] if isinstance(about.get("items"), dict) else [])]:
         found |= ranges(inner)
@@ -63,7 +63,7 @@ def ranges(about: dict[str, Any]) -> dict[str, float]:
 
 
 def beyond(limit: str, value: float) -> float:
-    """Return a number that is just out of a range."""
+    """Return a number just out of a range."""
     if limit in ("above", "below"):
         return value
     step = 1 if value.is_integer() else 0.1
@@ -102,7 +102,7 @@ def test_a_request_narrows_a_range_and_never_widens_it() -> None:
         if declared is not None:
             assert all(value >= declared if limit in ("least", "above") else value <= declared for value in values)
     assert {field for field, _ in told} >= {name for name, field in fields.FIELDS.items() if field.limits} - {
-        "weight"  # of a group, which is inside a list
+        "weight"  # of a group, which is in a list
     }
 
 

@@ -1,4 +1,4 @@
-"""The forms of an answer: which one an Accept header chooses, and that each holds the same numbers."""
+"""Media types of an answer: the choice by the Accept header, and the same numbers in each."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_every_media_type_holds_all_digits(rows: list[tuple[float, float | None]
         assert json.loads(str(arrays["record"])) == {"values": x}
 
 
-def test_text_columns_and_empty_tables() -> None:
+def test_text_columns_and_empty_tables_are_exported() -> None:
     columns: dict[str, Any] = {"id": ["a,b", None, 'say "γ"'], "n": [1, 2, 3]}
     body = encode(Record(values=[]), CSV, columns).decode()
     assert list(csv.reader(io.StringIO(body, newline="")))[1:] == [["a,b", "1"], ["", "2"], ['say "γ"', "3"]]
@@ -102,10 +102,10 @@ def test_the_response_cache_is_bounded() -> None:
     assert len(served) == 3
     assert served.get("1") is None
     assert served.get("2") is not None
-    served.put(EncodedAnswer.of(b"x" * 99, JSON), "5")  # "3" was not asked for, "2" was
+    served.put(EncodedAnswer.of(b"x" * 99, JSON), "5")  # "3" was not read, "2" was
     assert (served.get("3"), served.get("2") is None) == (None, False)
-    served.put(EncodedAnswer.of(b"x", JSON), "n" * 2000)  # too long a name
-    served.put(EncodedAnswer.of(b"x" * 10**4, JSON), "large")  # pushes everything out, itself included
+    served.put(EncodedAnswer.of(b"x", JSON), "n" * 2000)  # the name is too long
+    served.put(EncodedAnswer.of(b"x" * 10**4, JSON), "large")  # evicts everything, including itself
     assert len(served) == 0
     served.put(EncodedAnswer.of(b"y", JSON), "5")
     assert len(served) == 1

@@ -1,4 +1,4 @@
-"""Attacks on connections, against a real server: each is bounded, and a client beside it is answered as ever.
+"""Attacks on connections of a real server: each is limited, and other clients are still answered.
 
 Addresses of loopback stand for machines of their own. An attacker that only stalls would be waited for; every test
 looks at what the server does at once, and none at how long it takes.
@@ -25,12 +25,12 @@ ATTACKERS = ("127.0.0.2", "127.0.0.3", "127.0.0.4")
 
 HEAD = b"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\n"
 
-LARGE = 2**16  # bytes of a request that needs a place in the budget of all [bytes]
+LARGE = 2**16  # size of a request that counts towards the total budget [bytes]
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server with few connections, and time enough that nothing ends by itself."""
+    """A server with few connections and long timeouts."""
     settings = {
         "DARRM_MAX_CONNECTIONS": str(CONNECTIONS),
         "DARRM_MAX_CONNECTIONS_PER_ADDRESS": str(PER_ADDRESS),
@@ -48,7 +48,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def polite(service: Served, address: str = "127.0.0.1") -> set[int]:
-    """Ask for γ, a certificate and the health ten times each; return the statuses."""
+    """Request γ, a certificate and the health checks ten times each; return the statuses."""
     verify = b'{"K": 3, "m": 1, "epsilon": 0.1, "gamma": [0.1, 0.03, 0.03, 0.1]}'
     paths = [(GAMMA, b""), ("/v1/verify", verify), ("/healthz", b""), ("/readyz", b"")]
     return {status_from(service, address, path, body) for _ in range(10) for path, body in paths}
@@ -58,13 +58,13 @@ def polite(service: Served, address: str = "127.0.0.1") -> set[int]:
 def held(
     service: Served, sent: bytes, count: int, addresses: tuple[str, ...] = ATTACKERS
 ) -> Iterator[list[socket.socket]]:
-    """Hold connections of several addresses open within the block, each with the same bytes sent."""
+    """Hold connections of several addresses open within the block, each after the same bytes."""
     connections = []
     with contextlib.ExitStack() as stack:
         for address in addresses:
             for _ in range(count):
                 connection = stack.enter_context(connected_from(service, address))
-                with contextlib.suppress(OSError):  # the server has closed it already
+                with contextlib.suppress(OSError):  # the server has already closed it
                     connection.sendall(sent)
                 connections.append(connection)
         yield connections
@@ -121,13 +121,13 @@ def test_a_connection_has_one_request_at_a_time(service: Served) -> None:
         assert b"\r\nconnection: close\r\n" in found.partition(b"\r\n\r\n")[0] + b"\r\n"
 
 
-def test_a_connection_is_used_again_and_again(service: Served) -> None:
+def test_a_connection_is_reused(service: Served) -> None:
     connection = HTTPConnection(*service.address, timeout=60)
     with contextlib.closing(connection):
         connection.connect()
         opened = connection.sock
         for _ in range(50):
-            connection.sock.sendall(b"\r\n")  # which may stand before a request
+            connection.sock.sendall(b"\r\n")  # which may precede a request
             connection.request("GET", "/healthz")
             with connection.getresponse() as answer:
                 assert (answer.status, bool(answer.read())) == (200, True)
@@ -152,20 +152,20 @@ def test_a_connection_is_used_again_and_again(service: Served) -> None:
 def test_waiting_connections_make_room(service: Served, sent: bytes) -> None:
     with held(service, sent, PER_ADDRESS + 2):
         assert polite(service) == {200}
-        assert polite(service, ATTACKERS[0]) == {200}  # a neighbour, behind the same router
+        assert polite(service, ATTACKERS[0]) == {200}  # another client behind the same router
 
 
-def test_many_addresses_shut_nobody_out(service: Served) -> None:
+def test_many_addresses_do_not_block_others(service: Served) -> None:
     addresses = tuple(f"127.0.1.{number}" for number in range(1, 41))
     with held(service, b"G", 1, addresses):
         assert polite(service) == {200}
 
 
-def test_immediate_reconnects_shut_nobody_out(service: Served) -> None:
+def test_immediate_reconnects_do_not_block_others(service: Served) -> None:
     done = threading.Event()
 
     def reconnect(address: str) -> None:
-        """Hold connections with half a head; each that the server closes is opened again."""
+        """Hold connections with half a head; reopen each that the server closes."""
         connections: list[socket.socket] = []
         while not done.is_set():
             with contextlib.suppress(OSError):
@@ -192,10 +192,10 @@ def test_immediate_reconnects_shut_nobody_out(service: Served) -> None:
 
 def test_request_bytes_have_a_budget_that_exempts_small_requests(service: Served) -> None:
     large = HEAD + b"Content-Type: application/json\r\nContent-Length: 200000\r\n\r\n" + b" " * LARGE
-    with held(service, large, 8) as connections:  # 24 where less than eight have room
+    with held(service, large, 8) as connections:  # 24 connections, of which fewer than eight fit
         assert polite(service) == {200}
         until(lambda: len(select.select(connections, (), (), 0)[0]) > 16)
         refused = select.select(connections, (), (), 0)[0]
         assert all(received(connection).startswith(b"HTTP/1.1 503 ") for connection in refused)
     answer = service.ask("/v1/verify", "POST", b" " * LARGE, Content_Type="application/json")
-    assert answer.status == 422  # there is room again
+    assert answer.status == 422  # the budget is free again

@@ -1,4 +1,4 @@
-"""Which connection makes room: one that waits for its client, of the address that has the most of what there is too much of."""
+"""Eviction of connections: idle ones of the address that uses most of the exhausted limit."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Opened:
 
 
 def opened(registry: OpenConnections, *addresses: str) -> list[Opened]:
-    """Open a connection from each address; there is room for all."""
+    """Open a connection from each address, within the limits."""
     connections = [Opened(registry, address) for address in addresses]
     assert [registry.add(connection, connection.address) for connection in connections] == [None] * len(connections)
     return connections
@@ -62,7 +62,7 @@ def test_an_address_beyond_its_limit_loses_its_oldest_unused_connection() -> Non
     assert registry.count == 4
 
 
-def test_a_trusted_proxy_has_no_limit_of_its_own() -> None:
+def test_a_trusted_proxy_has_no_limit_per_address() -> None:
     registry = OpenConnections(LIMITS)
     assert evicted(opened(registry, *["10.0.0.9"] * 6)) == []
 
@@ -118,9 +118,11 @@ def test_near_the_byte_budget_heavy_addresses_are_held() -> None:
     for connection, places in zip(connections, (4, 3, 0.5, 1.5, 0.5), strict=True):
         registry.receive(connection, int(places * SMALL_REQUEST))
     assert [connection.held for connection in connections] == [False] * 5
-    registry.receive(connections[1], 1)  # 9.5 of 10 places are taken: nobody is evicted yet
+    registry.receive(connections[1], 1)  # 9.5 of 10 slots are used: none is evicted yet
     assert [connection.held for connection in connections] == [False, True, False, False, False]
-    registry.receive(connections[0], 1)  # the largest goes on, small requests do, and who has less than half as much
+    registry.receive(
+        connections[0], 1
+    )  # the largest continues, as do small requests and addresses with less than half as much
     registry.receive(connections[2], 1)
     registry.receive(connections[3], 1)
     registry.receive(connections[4], 1)
@@ -146,7 +148,7 @@ def test_beyond_the_unread_budget_the_heaviest_is_evicted() -> None:
     registry = OpenConnections(LIMITS)
     connections = opened(registry, "a", "a", "b", "c")
     for connection in connections:
-        registry.set_waiting(connection, waiting=False)  # its request is being answered
+        registry.set_waiting(connection, waiting=False)  # its request is in progress
     for connection, unread in zip(connections, (200, 300, 400, 200), strict=True):
         registry.set_unread(connection, unread)
     assert evicted(connections) == [1]

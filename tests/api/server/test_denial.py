@@ -1,4 +1,4 @@
-"""The campaign of denial of service in its short form: smaller attacks, and nothing of the polite client's fails."""
+"""A short form of the denial-of-service campaign: smaller attacks, and no request of the polite client fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from campaigns.proxy import needs_proxy
 pytestmark = pytest.mark.slow
 
 NAKED = [attack for attack in ATTACKS if attack.name in {"unfinished bodies", "slow readers", "endless trailers"}]
-"""Those on the memory of the server's own HTTP code; smaller ones of each other kind: test_connection_limits.py."""
+"""Attacks on the memory of the HTTP code of the server; smaller ones of other kinds: test_connection_limits.py."""
 
 MORE_ADDRESSES = {
     "endless trailers, 14 addresses",
@@ -20,7 +20,7 @@ MORE_ADDRESSES = {
     "half-open, reconnecting at once, 3 addresses",
     "unfinished bodies",
 }
-"""What the long form does from another number of addresses as well."""
+"""Attacks that the long form also runs from another number of addresses."""
 
 PROXIED = [attack for attack in ATTACKS if attack.name not in {HANG, *MORE_ADDRESSES}]
 
@@ -41,7 +41,7 @@ def naked() -> Iterator[Site]:
 
 
 @pytest.mark.parametrize("attack", NAKED, ids=lambda attack: attack.name)
-def test_naked_nothing_fails(naked: Site, attack: Attack) -> None:
+def test_without_a_proxy_no_request_fails(naked: Site, attack: Attack) -> None:
     found = measure(naked, attack, SCALE, SECONDS, recovery=0.0)
     assert found.attackers.opened > 0
     assert found.during.failures == found.after.failures == []
@@ -50,7 +50,7 @@ def test_naked_nothing_fails(naked: Site, attack: Attack) -> None:
 
 @needs_proxy
 @pytest.mark.parametrize("attack", PROXIED, ids=lambda attack: attack.name)
-def test_behind_the_proxy_nothing_fails(proxied: Site, attack: Attack) -> None:
+def test_behind_the_proxy_no_request_fails(proxied: Site, attack: Attack) -> None:
     found = measure(proxied, attack, SCALE, SECONDS, recovery=0.0)
     assert found.attackers.opened > 0
     assert found.during.failures == found.after.failures == []

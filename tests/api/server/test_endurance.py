@@ -1,4 +1,4 @@
-"""The campaigns of endurance, faults and kills in short: 150 requests of the mixed load, a fault, a few kills."""
+"""Short forms of the campaigns of endurance, faults and kills: 150 mixed requests, one fault, a few kills."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from campaigns.operating_faults import Finding, Reply, examine, judge
 from campaigns.operating_faults import report as faults_report
 
 
-def test_the_requests_depend_on_the_seed_and_the_piece_alone() -> None:
+def test_the_requests_depend_only_on_the_seed_and_the_piece() -> None:
     assert requests_of(1, 0, 200) == requests_of(1, 0, 200)
     assert requests_of(1, 0, 200) != requests_of(1, 1, 200)
 
 
 @pytest.mark.slow
-def test_a_mixed_load_gets_what_each_request_calls_for(tmp_path: Path) -> None:
+def test_every_request_of_a_mixed_load_gets_its_expected_answer(tmp_path: Path) -> None:
     pieces = campaign(tmp_path, 3, 150, size=75)
     assert [(piece.requests, piece.wrong) for piece in pieces] == [(75, [])] * 2
     told = "\n".join(report(pieces))
@@ -55,15 +55,15 @@ def test_wrong_responses_under_a_fault_are_found(during: dict[str, Reply], recov
 
 
 @pytest.mark.slow
-def test_a_fault_is_reported_and_survived() -> None:
-    """The others, within the process: test_readiness.py; a killed solver: test_process_pool.py, and below."""
+def test_a_fault_is_reported_and_recovered_from() -> None:
+    """Other faults: test_readiness.py; a killed solver: test_process_pool.py, and below."""
     assert examine("file overwritten").wrong == []
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="searches /proc for processes")
 def test_nothing_is_lost_or_wrong_after_some_kills(tmp_path: Path) -> None:
-    """Of the service, its workers, solver processes and clients, at random moments; the long form: docs/faults.md."""
+    """Kills of the service, its workers, solver processes and clients, at random times; long form: docs/faults.md."""
     outcome = Campaign(tmp_path, seed=2).run(kills=3, seconds=240)
     assert outcome.wrong == []
     assert sum(outcome.kills.values()) >= 3

@@ -1,4 +1,4 @@
-"""Memory and processors of a container, and what its solver processes may take of them."""
+"""Memory and processors of a container, and the share of its solver processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MEMINFO = "MemTotal:       16384000 kB\nMemFree: 1 kB\n"
         ({"sys/fs/cgroup/memory/memory.limit_in_bytes": "536870912\n", "proc/meminfo": MEMINFO}, 512),
         ({"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n", "proc/meminfo": MEMINFO}, 16000),
         ({"sys/fs/cgroup/memory.max": "not a number"}, None),
-        (  # systemd and Slurm limit a group that stands above the innermost
+        (  # systemd and Slurm limit a group above the innermost one
             {
                 "proc/self/cgroup": "0::/system.slice/job_7/step_0\n",
                 "sys/fs/cgroup/system.slice/job_7/memory.max": "268435456\n",
@@ -54,7 +54,7 @@ MEMINFO = "MemTotal:       16384000 kB\nMemFree: 1 kB\n"
             },
             256,
         ),
-        (  # a container that sees its group's path outside, and only the group itself
+        (  # a container that sees the path of its group on the host, and only the group itself
             {"proc/self/cgroup": "4:memory:/docker/ab\n0::/../..\n", "sys/fs/cgroup/memory.max": "536870912\n"},
             512,
         ),

@@ -1,4 +1,4 @@
-"""The shipped reverse proxy, for real: nginx with `deploy/nginx.conf` before a server, by TLS."""
+"""The shipped reverse proxy: nginx with `deploy/nginx.conf` in front of a server, with TLS."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ HIDDEN = [
     "/darrm/metrics",
     "/healthz?x=1",
 ]
-"""Ways to ask for what is for monitoring inside."""
+"""Requests for paths of internal monitoring."""
 
 SPOOFED = {
     "X-Forwarded-For": "10.9.8.7",
@@ -55,11 +55,11 @@ SPOOFED = {
     "X-Real-IP": "10.9.8.7",
     "Forwarded": "for=10.9.8.7",
 }
-"""What a client says that only a proxy may say."""
+"""Headers of a client that only a proxy may set."""
 
 
 class Upstream(ThreadingHTTPServer):
-    """A server that answers with the headers of the request, and counts its connections."""
+    """A server that answers with the headers of the request and counts its connections."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -91,7 +91,7 @@ class _Echo(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    do_POST = do_GET  # noqa: N815 — the name that http.server looks for
+    do_POST = do_GET  # noqa: N815 — the name in http.server
 
     def log_message(self, *_: object) -> None:
         pass
@@ -109,21 +109,21 @@ def upstream() -> Iterator[Upstream]:
 
 @pytest.fixture(scope="module")
 def plain(upstream: Upstream) -> Iterator[Proxy]:
-    """The configuration as it is, before a server that tells what it was asked."""
+    """The unchanged configuration in front of a server that returns the headers."""
     with proxying(upstream.url) as proxy:
         yield proxy
 
 
 @pytest.fixture(scope="module")
 def impatient(upstream: Upstream) -> Iterator[Proxy]:
-    """The configuration with times of a second, few connections, and few requests."""
+    """The configuration with timeouts of a second, few connections and few requests."""
     changes = {
         "client_header_timeout 10s": "client_header_timeout 1s",
         "client_body_timeout 10s": "client_body_timeout 1s",
         "send_timeout 30s": "send_timeout 1s",
         "limit_conn connections_of_address 200": "limit_conn connections_of_address 20",
         "burst=800": "burst=30",
-        "rate=400r/s": "rate=6r/m",  # the others of the fixture ask seldom, and none is slower than ten seconds
+        "rate=400r/s": "rate=6r/m",  # other tests of the fixture send few requests, and none takes more than ten seconds
     }
     with proxying(upstream.url, changes) as proxy:
         yield proxy
@@ -155,12 +155,12 @@ def ask(
     source: str = "127.0.0.1",
     headers: dict[str, str] | None = None,
 ) -> tuple[int, dict[str, str], bytes]:
-    """Ask once, on a connection of its own; return status, headers and body."""
+    """Send a request on a new connection; return status, headers and body."""
     connection = http.client.HTTPSConnection(
         *proxy.address, timeout=60, context=proxy.trust, source_address=(source, 0)
     )
     with contextlib.closing(connection):
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before it was all sent
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before it was sent completely
             connection.request(method, path, body, headers or {}, encode_chunked=isinstance(body, Iterator))
         answer = connection.getresponse()
         return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
@@ -169,7 +169,7 @@ def ask(
 def received(
     proxy: Proxy, path: str = "/", headers: dict[str, str] | None = None, source: str = "127.0.0.1"
 ) -> dict[str, str]:
-    """Return the headers with which a request arrives behind the proxy."""
+    """Return the headers of a request behind the proxy."""
     status, _, body = ask(proxy, path, source=source, headers=headers)
     assert status == 200
     path_there, found = json.loads(body)
@@ -178,7 +178,7 @@ def received(
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """Return what comes until the end, or until the connection is cut."""
+    """Return the bytes received until the end or a reset."""
     pieces = []
     with contextlib.suppress(ConnectionResetError, ssl.SSLEOFError):
         while piece := connection.recv(2**16):
@@ -187,7 +187,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 def is_problem(status: int, headers: dict[str, str], body: bytes, name: str) -> bool:
-    """Whether an answer has the problem details that the service itself would send."""
+    """Return whether an answer has the problem details of the service."""
     told, kind = json.loads(body), PROBLEM_TYPES[name]
     assert headers["content-type"] == "application/problem+json"
     assert told["detail"]
@@ -207,12 +207,12 @@ def test_its_limits_fit_those_of_the_service() -> None:
     assert number(r"client_max_body_size (\d+)m;") * 2**20 == defaults["max_body_bytes"]
     assert number(r"max_conns=(\d+)") < defaults["max_connections"]
     assert number(r"\n        keepalive_timeout (\d+)s;") < defaults["idle_seconds"]
-    assert number(r"proxy_read_timeout (\d+)s;") > max(60, HEARTBEAT_SECONDS)  # 60: the most that may be set to wait
+    assert number(r"proxy_read_timeout (\d+)s;") > max(60, HEARTBEAT_SECONDS)  # 60: the largest wait that may be set
     assert number(r"proxy_timeout (\d+)s;") > number(r"proxy_read_timeout (\d+)s;")
     assert number(r"worker_shutdown_timeout (\d+)s;") > defaults["stop_seconds"]
 
 
-def test_every_place_that_a_site_changes_is_marked() -> None:
+def test_every_line_to_change_for_a_site_is_marked() -> None:
     marked = [line for line in TEXT.splitlines() if "# site:" in line]
     assert [re.search(r"darrm:8000|8443|path|default", line) is not None for line in marked] == [True] * 3
 
@@ -220,7 +220,7 @@ def test_every_place_that_a_site_changes_is_marked() -> None:
 # -------------------------------------------------------------------------------------------------------------- TLS
 
 
-def test_it_speaks_tls_1_2_and_1_3_and_nothing_older(plain: Proxy) -> None:
+def test_only_tls_1_2_and_1_3_are_supported(plain: Proxy) -> None:
     with connect(plain) as connection:
         assert isinstance(connection, ssl.SSLSocket)
         assert connection.version() == "TLSv1.3"
@@ -271,7 +271,7 @@ def test_the_proxy_sets_the_path_prefix(upstream: Upstream) -> None:
         ("2001:db8::1", "2001:db8"),
     ],
 )
-def test_ipv6_addresses_count_by_their_network(upstream: Upstream, address: str, group: str) -> None:
+def test_ipv6_addresses_are_counted_by_network(upstream: Upstream, address: str, group: str) -> None:
     header = 'add_header Strict-Transport-Security "max-age=31536000" always;'
     changes = {
         "real_ip_header proxy_protocol": "real_ip_header X-Test",
@@ -281,7 +281,7 @@ def test_ipv6_addresses_count_by_their_network(upstream: Upstream, address: str,
         assert ask(proxy, headers={"X-Test": address})[1]["x-group"] == group
 
 
-# ------------------------------------------------------------------------------------------------- what is inside
+# ------------------------------------------------------------------------------------------------- internal paths
 
 
 @pytest.mark.parametrize("path", HIDDEN)
@@ -293,7 +293,7 @@ def test_monitoring_is_not_public(plain: Proxy, path: str) -> None:
     assert json.loads(body)["type"] == "about:blank"
 
 
-def test_monitoring_inside_reaches_the_service_through_the_proxy(service: tuple[Served, str]) -> None:
+def test_internal_monitoring_reaches_the_service_through_the_proxy(service: tuple[Served, str]) -> None:
     with proxying(service[0].url) as proxy:
         host, _, port = proxy.internal.removeprefix("http://").partition(":")
         found = {}
@@ -333,29 +333,29 @@ def test_bodies_that_are_too_large_are_refused_with_the_reason(plain: Proxy, chu
         b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nX: ",
     ],
 )
-def test_stalled_requests_are_cut(impatient: Proxy, start: bytes) -> None:
+def test_stalled_requests_are_closed(impatient: Proxy, start: bytes) -> None:
     with connect(impatient, "127.0.0.6") as connection:
         connection.sendall(start)
         assert b" 200 " not in read_all(connection)
 
 
-def test_trailers_without_end_are_read_slowly(plain: Proxy) -> None:
+def test_endless_trailers_are_read_slowly(plain: Proxy) -> None:
     sent, enough, end = 0, 2**25, time.monotonic() + 2
     with connect(plain, "127.0.0.9") as connection, contextlib.suppress(TimeoutError):
         connection.settimeout(2)
         connection.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n")
         while sent < enough and time.monotonic() < end:
             sent += connection.send(2**10 * b"Trailer: x\r\n")
-    assert sent < enough  # what the system keeps for both ends, and a mebibyte a second
+    assert sent < enough  # the buffers of the system at both ends, and one MiB per second
 
 
-def test_half_a_handshake_is_cut(impatient: Proxy) -> None:
+def test_an_incomplete_handshake_is_closed(impatient: Proxy) -> None:
     with connect(impatient, "127.0.0.6", tls=False) as bare:
         bare.sendall(b"\x16")
         assert read_all(bare) == b""
 
 
-def test_a_client_that_does_not_read_is_cut(impatient: Proxy) -> None:
+def test_a_client_that_does_not_read_is_closed(impatient: Proxy) -> None:
     bare = socket.socket()
     bare.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     bare.bind(("127.0.0.7", 0))
@@ -437,11 +437,11 @@ def test_an_unavailable_service_is_reported_and_logged() -> None:
         status, headers, body = ask(proxy)
         assert (status, headers["retry-after"]) == (502, "5")
         assert json.loads(body)["title"] == "The service does not answer."
-        until(lambda: proxy.log.read_text(encoding="utf-8").endswith("\n"))  # written after the answer
+        until(lambda: proxy.log.read_text(encoding="utf-8").endswith("\n"))  # logged after the answer
         assert json.loads(proxy.log.read_text(encoding="utf-8"))["status"] == 502
 
 
-def test_the_service_still_works(service: tuple[Served, str]) -> None:
+def test_the_service_works_behind_the_proxy(service: tuple[Served, str]) -> None:
     server, key = service
     with proxying(server.url) as proxy:
         with DarrmClient(proxy.url, key=key, tls=proxy.trust) as client:
@@ -455,7 +455,7 @@ def test_the_service_still_works(service: tuple[Served, str]) -> None:
         )
         assert (status, headers["location"]) == (202, json.loads(body)["location"])
         assert headers["location"].startswith("/v1/jobs/")
-        with connect(proxy) as stream:  # unbuffered: the first event comes while the job goes on
+        with connect(proxy) as stream:  # unbuffered: the first event arrives while the job runs
             head = f"GET {headers['location']}/events HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\n\r\n"
             stream.sendall(head.encode())
             text = b""

@@ -1,4 +1,4 @@
-"""Readiness means that a new problem would be answered; kept reads go on whatever happens to the store."""
+"""Readiness means that a new problem would be answered; cached reads continue whatever happens to the store."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ def test_a_store_that_cannot_write_is_not_ready(
         told = client.get("/readyz")
         assert told.status_code == 503
         assert "database: it cannot be used" in told.json()["detail"]
-        again = client.post("/v1/gamma", json=KEPT)  # from the proofs and bytes of this process
+        again = client.post("/v1/gamma", json=KEPT)  # from the caches of this process
         assert (again.status_code, again.json()["gamma"]) == (200, kept["gamma"])
         assert client.get("/healthz").status_code == 200
         new = client.post("/v1/jobs", json={**KEPT, "K": 7})
-        assert new.status_code == (202 if fault is full else 503)  # no job is taken on in a file that nobody will read
+        assert new.status_code == (202 if fault is full else 503)  # no job is accepted into a deleted file
 
 
 def test_an_unattended_queue_is_not_ready(tmp_path: Path) -> None:
@@ -116,9 +116,9 @@ def test_a_lock_does_not_block_stored_reads(tmp_path: Path, monkeypatch: pytest.
         stuck = [
             portal.start_task_soon(service.run_in_thread, service.jobs.submit, f"{i}", "none", "{}") for i in range(6)
         ]
-        time.sleep(0.5)  # every thread that may write now waits for the lock
+        time.sleep(0.5)  # all writing threads now wait for the lock
         assert not any(each.done() for each in stuck)
-        for one in others:  # never asked of this process before
+        for one in others:  # never requested from this process before
             assert client.post("/v1/gamma", json=one).json()["cached"]
             assert client.get("/v1/error-curve", params={**one, "points": 3}).status_code == 200
         assert client.get("/v1/jobs").status_code == 200
@@ -140,7 +140,7 @@ def test_a_foreign_lock_fails_requests_in_time(tmp_path: Path, monkeypatch: pyte
     with TestClient(create_app(settings(path, wait_seconds=0.0))) as client, closing(sqlite3.connect(path)) as locker:
         locker.isolation_level = None
         locker.execute("BEGIN IMMEDIATE")
-        with ThreadPoolExecutor(20) as clients:  # five times as many as threads write
+        with ThreadPoolExecutor(20) as clients:  # five times the number of writing threads
             news = [{"K": 7, "m": 2, "epsilon": 0.1 + i / 100} for i in range(20)]
             statuses = list(clients.map(lambda new: client.post("/v1/gamma", json=new).status_code, news))
         assert statuses == 20 * [503]
@@ -156,13 +156,13 @@ def test_workers_of_a_read_only_store_share_their_jobs(tmp_path: Path) -> None:
     url = f"sqlite:///{path}?mode=ro"
     with serving(tmp_path, "--workers", "2", DARRM_CACHE_URL=url, DARRM_WAIT_SECONDS="0", DARRM_SOLVERS="1") as service:
         id = service.ask("/v1/gamma?K=7&m=2&epsilon=0.1").json()["id"]
-        assert {service.ask(f"/v1/jobs/{id}").status for _ in range(12)} == {200}  # whichever worker is asked
+        assert {service.ask(f"/v1/jobs/{id}").status for _ in range(12)} == {200}  # from any worker
         until(lambda: service.ask(f"/v1/jobs/{id}").json()["state"] == "done")
         assert {service.ask(f"/v1/jobs/{id}/result").status for _ in range(8)} == {200}
 
 
 @pytest.mark.slow
-def test_a_killed_worker_leaves_a_server_that_is_ready(tmp_path: Path) -> None:
+def test_after_a_killed_worker_the_server_is_ready(tmp_path: Path) -> None:
     with serving(tmp_path, DARRM_SOLVERS="1", DARRM_READY_SECONDS="0", DARRM_CACHE_URL="memory") as service:
         assert service.ask("/readyz").status == 200
         listing = Path(f"/proc/{service.process.pid}/task/{service.process.pid}/children").read_text(encoding="ascii")

@@ -1,4 +1,4 @@
-"""The whole service as its users meet it: `darrm serve` in processes of its own, over sockets, killed and restarted."""
+"""The whole service: `darrm serve` in separate processes, over sockets, killed and restarted."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from solver_cache import open_store
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+    pytest.mark.skipif(sys.platform != "linux", reason="searches /proc for processes"),
 ]
 
 MNIST = {"K": 11, "m": 3, "epsilon": 0.0892, "Delta": 1e-4}
-SECONDS = {"K": 501, "m": 3, "epsilon": 0.1, "Delta": 1e-2}  # a problem that takes some seconds, and many rounds
-MINUTES = {"K": 2001, "m": 3, "epsilon": 0.1, "Delta": 1e-2}  # one that is never waited for
+SECONDS = {"K": 501, "m": 3, "epsilon": 0.1, "Delta": 1e-2}  # a problem that takes seconds and many rounds
+MINUTES = {"K": 2001, "m": 3, "epsilon": 0.1, "Delta": 1e-2}  # one that is never finished
 
 LARGE = {"DARRM_MAX_VOTERS": "2001", "DARRM_WAIT_SECONDS": "60"}
 
@@ -60,13 +60,13 @@ def proved(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def at_work(opened: Service, id: str) -> list[int]:
-    """Wait until a job has told of its first round, then return the solver processes."""
+    """Wait until a job has reported its first round, then return the solver processes."""
     until(lambda: opened.job(id, until="running")["progress"])
     return opened.solvers
 
 
 def asked_until_there(url: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Ask for an answer by a connection of one's own, so that any worker may be asked; again, where it takes minutes."""
+    """Request an answer on a new connection, so by any worker; repeat while it is not finished."""
     end = time.monotonic() + 600
     while True:
         with closing(HTTPConnection(url.removeprefix("http://"), timeout=300)) as connection:
@@ -108,7 +108,7 @@ def test_a_job_from_submission_to_result(shared: Service) -> None:
     again = client.post("/v1/jobs", json=MNIST)
     assert (again.status_code, again.json()["state"]) == (200, "done")
     assert client.post("/v1/gamma", json=MNIST).json()["cached"]
-    assert client.delete(f"/v1/jobs/{id}").json()["state"] == "done"  # what is over stays as it is
+    assert client.delete(f"/v1/jobs/{id}").json()["state"] == "done"  # a finished job does not change
 
     several = [submitted(shared, {"K": K, "m": 2, "epsilon": 0.1}) for K in (5, 7, 9)]
     for each in several:
@@ -141,7 +141,9 @@ def test_a_job_from_submission_to_result(shared: Service) -> None:
         ("POST", "/v1/jobs", 422, "body"),
     ],
 )
-def test_bad_requests_are_problems(shared: Service, method: str, path: str, status: int, field: str | None) -> None:
+def test_invalid_requests_are_answered_with_problem_details(
+    shared: Service, method: str, path: str, status: int, field: str | None
+) -> None:
     answer = shared.client.request(method, path)
     assert answer.status_code == status, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
@@ -164,7 +166,7 @@ def test_cancelling_ends_the_work_and_frees_the_process(shared: Service) -> None
     waiting.start()
     until(lambda: b"darrm_requests_open 2.0" in shared.client.get("/metrics").content)
     assert shared.client.delete(f"/v1/jobs/{id}").json()["state"] == "cancelled"
-    while waiting.is_alive():  # it may have asked just after, which submits the job again
+    while waiting.is_alive():  # a request just after it would submit the job again
         waiting.join(0.5)
         shared.client.delete(f"/v1/jobs/{id}").raise_for_status()
     assert answers[0].status_code == 409
@@ -172,7 +174,7 @@ def test_cancelling_ends_the_work_and_frees_the_process(shared: Service) -> None
     told = shared.client.get(f"/v1/jobs/{id}/result")
     assert told.status_code == 409
     assert told.json()["detail"] == "The job was cancelled. Submit it again to have it tried again."
-    # there is one process, and it is free again: it stopped after its round, or was killed within it
+    # the only process is free again: it stopped after its round or was killed within it
     assert proved(shared.client.post("/v1/gamma", json=MNIST).json())["status"] == "optimal"
 
 
@@ -195,7 +197,7 @@ def stream(lines: Any) -> list[dict[str, Any]]:
     return found
 
 
-def test_events_tell_the_progress_and_end_with_the_job(two_workers: Service) -> None:
+def test_events_report_the_progress_and_end_with_the_job(two_workers: Service) -> None:
     id = submitted(two_workers, SECONDS)
 
     def follow(_: int) -> list[dict[str, Any]]:  # from either worker
@@ -213,10 +215,10 @@ def test_events_tell_the_progress_and_end_with_the_job(two_workers: Service) -> 
     assert rounds
     assert all(told["gap"] >= 0 and told["seconds"] > 0 and told["round"] >= 1 for told in rounds)
     with httpx.stream("GET", f"{two_workers.url}/v1/jobs/{id}/events", headers={"Last-Event-ID": "x"}) as answer:
-        assert [event["event"] for event in stream(answer.iter_lines())] == ["done"]  # also for one who comes late
+        assert [event["event"] for event in stream(answer.iter_lines())] == ["done"]  # also for a late subscriber
 
 
-def test_events_end_when_the_server_does_and_the_job_is_queued_again(url: str, tmp_path: Path) -> None:
+def test_events_end_with_the_server_and_the_job_is_queued_again(url: str, tmp_path: Path) -> None:
     ended: list[dict[str, Any]] = []
     with service(url, tmp_path, **LARGE, DARRM_SOLVERS="1") as opened:
         id = submitted(opened, MINUTES)
@@ -235,7 +237,7 @@ def test_events_end_when_the_server_does_and_the_job_is_queued_again(url: str, t
     with closing(open_store(url)) as store:
         job = store.jobs.get(id)
         assert job is not None
-        assert (job.state, job.attempts) == ("queued", 0)  # the claim was given back
+        assert (job.state, job.attempts) == ("queued", 0)  # the claim was released
 
 
 # ------------------------------------------------------------------------------------------------ a rolling restart
@@ -248,7 +250,7 @@ def test_a_rolling_restart_of_two_servers_on_one_database_loses_nothing(url: str
     stop, verified, failures = threading.Event(), [0, 0], list[Exception]()
 
     def ask(which: int) -> None:
-        """Ask one server for new problems and for work that is not stored, as a training job does, whatever happens to it."""
+        """Request new problems and unstored work from one server, as a training job does, and collect the answers."""
         with DarrmClient(servers[which].url, retries=30, timeout=300) as client:
             for number in range(10_000):
                 if stop.is_set():
@@ -304,26 +306,26 @@ def test_a_server_killed_in_the_middle_of_a_solve_finishes_it_after_its_restart(
     with service(url, tmp_path, **settings) as opened:
         told = opened.job(id, until=("done", "failed"))
         assert told["state"] == "done"
-        assert told["attempts"] >= 2  # more, where a machine is so busy that a claim runs out under one who lives
+        assert told["attempts"] >= 2  # more on a machine so busy that the claim of a live owner expires
         proved(opened.client.get(f"/v1/jobs/{id}/result").raise_for_status().json())
         assert opened.job(waiting, until="done")["attempts"] >= 1
         kept = opened.client.post("/v1/gamma", json=MNIST).raise_for_status().json()
         assert (kept["cached"], kept["gamma"]) == (True, done["gamma"])
 
 
-def test_a_worker_killed_by_itself_is_replaced_and_its_job_taken_over(url: str, tmp_path: Path) -> None:
+def test_a_killed_worker_is_replaced_and_its_job_taken_over(url: str, tmp_path: Path) -> None:
     settings = {**LARGE, "DARRM_SOLVERS": "1", "DARRM_LEASE_SECONDS": "3", "DARRM_WORKERS": "2"}
     with service(url, tmp_path, **settings) as opened:
         id = submitted(opened, SECONDS)
         opened.job(id, until="running")
-        [pid] = until(lambda: opened.solvers)  # the job is claimed first, and the process started then
+        [pid] = until(lambda: opened.solvers)  # the job is claimed before the process starts
         worker = int(Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[1])
         assert worker != opened.process.pid
         os.kill(worker, signal.SIGKILL)
         gone([pid])
 
         def finished_job() -> Any:
-            with suppress(httpx.TransportError):  # a connection that the killed worker had accepted
+            with suppress(httpx.TransportError):  # a connection accepted by the killed worker
                 job = opened.client.get(f"/v1/jobs/{id}").json()
                 return job if job["state"] == "done" else None
 

@@ -1,4 +1,4 @@
-"""Two servers over one real PostgreSQL: one solve a problem between them, and nothing wrong while the database is away."""
+"""Two servers over one PostgreSQL: one solve per problem, and no wrong answer during an outage of the database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from solver_cache import check, open_store
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc"),
+    pytest.mark.skipif(sys.platform != "linux", reason="searches /proc for processes"),
 ]
 
 HOW = {
@@ -37,7 +37,7 @@ SECONDS = {"K": 75, "m": 5, "epsilon": 0.1, "Delta": 1e-5}
 
 
 def solves(*opened: Service) -> float:
-    """Return how many solves were begun and ended in these servers together."""
+    """Return the number of solves of these servers."""
     text = "\n".join(each.client.get("/metrics").raise_for_status().text for each in opened)
     return sum(float(line.rpartition(" ")[2]) for line in text.splitlines() if line.startswith("darrm_solves_total{"))
 
@@ -59,7 +59,7 @@ def test_two_servers_over_one_database_solve_a_problem_once(database_server: pos
 
 
 class Client(threading.Thread):
-    """Asks one server for small problems, for ever, and notes what it gets."""
+    """Requests small problems from one server until stopped, and records the answers."""
 
     def __init__(self, url: str, number: int) -> None:
         super().__init__(daemon=True)
@@ -70,7 +70,7 @@ class Client(threading.Thread):
         self.stopped = threading.Event()
 
     def run(self) -> None:
-        """Ask until stopped."""
+        """Send requests until stopped."""
         with httpx.Client(base_url=self._url, timeout=120) as client:
             for i in range(100_000):
                 if self.stopped.wait(0.1):
@@ -81,7 +81,7 @@ class Client(threading.Thread):
                 if answer.status_code == 200:
                     told = answer.json()
                     known = self.answers.setdefault(told["id"], told)
-                    if known["gamma"] != pytest.approx(told["gamma"], abs=1e-9):  # solved again, if it was not kept
+                    if known["gamma"] != pytest.approx(told["gamma"], abs=1e-9):  # solved again if it was not stored
                         self.odd.append(f"{told['id']} was answered in two ways")
                 elif answer.status_code not in {202, 503} or "postgres" in answer.text:
                     self.odd.append(answer.text)
@@ -123,7 +123,12 @@ def test_the_database_is_stopped_killed_and_started_under_load(
         assert counts["failed"] == counts["cancelled"] == 0
         assert counts["done"] > 0
         for client in clients:
-            for id_, answer in client.answers.items():  # answered while it could not be kept: then solved again, alike
+            for (
+                id_,
+                answer,
+            ) in (
+                client.answers.items()
+            ):  # answered while it could not be stored, then solved again with the same result
                 assert verify(problem_from_record(answer["problem"]), answer["gamma"]).margin >= 0
                 assert kept.get(id_, answer["gamma"]) == pytest.approx(answer["gamma"], abs=1e-9)
     finally:

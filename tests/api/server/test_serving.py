@@ -1,4 +1,4 @@
-"""`darrm serve`, for real: what it refuses to start with, how it treats clients, how it stops."""
+"""`darrm serve` as a process: refusals at the start, behaviour towards clients, and shutdown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def guarded(folder: Path) -> Iterator[tuple[Served, str, str]]:
-    """A server with keys and tight limits; the text of a key and its client."""
+    """A server with keys and tight limits, the text of a key, and its client."""
     key, text = create_key(folder / "keys.json", "alice")
     limits = {"DARRM_MAX_HEAD_BYTES": "4096", "DARRM_RATE": "0"}
     with serving(folder, DARRM_KEYS=str(folder / "keys.json"), DARRM_CACHE_URL="memory", **limits) as service:
@@ -50,7 +50,7 @@ def guarded(folder: Path) -> Iterator[tuple[Served, str, str]]:
 
 @pytest.fixture(scope="module")
 def shared(folder: Path) -> Iterator[Served]:
-    """A server without keys, for tests that need no settings of their own: each start takes seconds."""
+    """A server without keys, shared by tests without special settings: each start takes seconds."""
     settings = {
         "DARRM_HOSTS": "darrm.example",
         "DARRM_CORS_ORIGINS": "https://good.example,http://localhost:3000",
@@ -67,7 +67,7 @@ def shared(folder: Path) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def hasty(folder: Path) -> Iterator[Served]:
-    """A server that does not wait for its clients."""
+    """A server with short timeouts for clients."""
     settings = {"DARRM_HEAD_SECONDS": "1", "DARRM_BODY_SECONDS": "1", "DARRM_RATE": "0"}
     with serving(folder, DARRM_CACHE_URL="memory", **settings) as service:
         yield service
@@ -75,13 +75,13 @@ def hasty(folder: Path) -> Iterator[Served]:
 
 @pytest.fixture(scope="module")
 def open_metrics(folder: Path) -> Iterator[Served]:
-    """A server without limits of its own, whose metrics anybody may read."""
+    """A server with default limits and public metrics."""
     with serving(folder, DARRM_CACHE_URL="memory", DARRM_SOLVERS="1", DARRM_METRICS="open") as service:
         yield service
 
 
 def logged(service: Served, *names: str) -> dict[str, dict[str, Any]]:
-    """Return the log lines of requests by their ids, once all are there."""
+    """Return the log lines of requests by id, once all are written."""
 
     def there() -> bool:
         return all(any(f'"{name}"' in line for line in service.log) for name in names)
@@ -91,11 +91,11 @@ def logged(service: Served, *names: str) -> dict[str, dict[str, Any]]:
     return {event["request_id"]: event for event in events if event.get("request_id") in names}
 
 
-# ------------------------------------------------------------------------------------------ what it does not start with
+# ------------------------------------------------------------------------------------------ refusals at the start
 
 
-def test_other_machines_need_keys_or_an_opt_out() -> None:
-    told = refused("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 — that is what is refused
+def test_an_address_of_other_machines_requires_keys_or_an_opt_out() -> None:
+    told = refused("serve", "--host", "0.0.0.0", "--port", "0")  # noqa: S104 — it is refused
     assert told.startswith("Error: --host: '0.0.0.0' is not valid: expected a loopback address such as")
     assert "`darrm keys add NAME --file FILE`" in told
     assert "--no-keys (DARRM_PUBLIC=true)" in told
@@ -112,19 +112,19 @@ def test_a_public_server_recommends_a_proxy(tmp_path: Path) -> None:
     assert said.startswith("Other machines can connect to 0.0.0.0 without a reverse proxy: unencrypted, ")
 
 
-def test_behind_a_proxy_it_asks_for_none_and_believes_it_where_a_request_comes_from(tmp_path: Path) -> None:
+def test_behind_a_trusted_proxy_it_recommends_none_and_uses_its_client_address(tmp_path: Path) -> None:
     create_key(tmp_path / "keys.json", "alice")
     settings = {"DARRM_KEYS": "keys.json", "DARRM_TRUSTED_PROXIES": "127.0.0.1"}
     with serving(tmp_path, "--host", "0.0.0.0", "--no-keys", **settings) as service:  # noqa: S104 — only for this test
         service.url = service.url.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
-        # without a key: the command line outdoes the environment
+        # without a key: the command line overrides the environment
         assert service.ask(GAMMA, X_Forwarded_For="10.9.8.7", X_Request_ID="forwarded").status == 200
     assert [line for line in service.log if not line.startswith("{")] == []
     [line] = [event for event in service.events() if event.get("request_id") == "forwarded"]
     assert line["client"] == "address 10.9.8.7"
 
 
-def test_a_signal_works_once_the_address_is_announced() -> None:
+def test_a_signal_stops_the_server_once_the_address_is_announced() -> None:
     with listen("127.0.0.1", 0) as listening:
         serve(Settings(cache_url="memory"), listening, lambda: signal.raise_signal(signal.SIGTERM))
     assert listening.fileno() == -1
@@ -199,7 +199,7 @@ def problem(answer: Answer, status: int, name: str) -> dict[str, object]:
 
 
 def raw(service: Served, *pieces: bytes) -> bytes:
-    """Send bytes as they are; return all that comes back until the server closes."""
+    """Send bytes; return everything received until the server closes."""
     with service.connect() as connection:
         for piece in pieces:
             connection.sendall(piece)
@@ -250,7 +250,7 @@ def test_an_endless_body_times_out(hasty: Served) -> None:
     assert b"The body of a request must arrive within 1 s." in found
 
 
-def test_a_request_that_is_not_http_is_answered_as_such(guarded: tuple[Served, str, str]) -> None:
+def test_a_request_that_is_not_http_is_a_400(guarded: tuple[Served, str, str]) -> None:
     service, _, _ = guarded
     assert raw(service, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n").startswith(b"HTTP/1.1 400 ")
 
@@ -261,7 +261,7 @@ def test_an_invalid_chunked_body_is_refused(guarded: tuple[Served, str, str]) ->
     found = raw(service, head.encode(), b"no length\r\n")
     assert found.startswith(b"HTTP/1.1 400 ")
     assert found.count(b"HTTP/1.1 ") == 1
-    # what is wrong with a second request is no answer to the first
+    # an error of the second request is not an answer to the first
     first = f"GET /v1/gamma?K=3&m=1&epsilon=0.25 HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {text}\r\n\r\n"
     assert b"HTTP/1.1 400 " not in raw(service, (first + head).encode() + b"no length\r\n")
 
@@ -287,7 +287,7 @@ def test_disconnected_clients_are_not_awaited(open_metrics: Served) -> None:
     assert not [line for line in service.log if "unexpected" in line or "Exception" in line]
 
 
-def test_an_answer_carries_its_id_and_what_keeps_browsers_safe(guarded: tuple[Served, str, str]) -> None:
+def test_an_answer_has_its_id_and_security_headers(guarded: tuple[Served, str, str]) -> None:
     service, _, _ = guarded
     answer = service.ask("/healthz", X_Request_ID="train-7")
     assert answer.headers["x-request-id"] == "train-7"
@@ -305,7 +305,7 @@ def test_an_answer_carries_its_id_and_what_keeps_browsers_safe(guarded: tuple[Se
 
 
 @pytest.mark.slow
-def test_workers_count_together_log_their_loop_are_replaced_and_end_in_order(tmp_path: Path) -> None:
+def test_workers_share_counts_log_their_loop_are_replaced_and_end_in_order(tmp_path: Path) -> None:
     with serving(tmp_path, "--workers", "2") as service:
         for _ in range(20):
             assert service.ask("/healthz", X_Request_ID="counted").status == 200
@@ -318,13 +318,13 @@ def test_workers_count_together_log_their_loop_are_replaced_and_end_in_order(tmp
         until(lambda: sum("worker starts" in line for line in service.log) == 3)
         until(lambda: {service.ask("/healthz").status for _ in range(8)} == {200})
         counted = service.ask("/metrics").body.decode()
-        assert 'route="/healthz",status="200"} ' in counted  # the dead worker's counts stay
+        assert 'route="/healthz",status="200"} ' in counted  # the counts of the dead worker remain
         # By ctrl-C; of one worker: `test_cli_process.py`; by SIGTERM: wherever a server ends.
         assert service.end(signal.SIGINT) == 0
     assert "Traceback" not in "".join(service.log)
     events = service.events()
     starts = [event for event in events if event["event"] == "worker starts"]
-    assert {event["loop"] for event in starts} == {"uvloop"}  # asyncio's own loses TCP_NODELAY with several workers
+    assert {event["loop"] for event in starts} == {"uvloop"}  # that of asyncio loses TCP_NODELAY with several workers
     assert any(event["event"].endswith("replacing it") for event in events)
     assert sum(event.get("request_id") == "counted" for event in events) == 20
 
@@ -332,7 +332,7 @@ def test_workers_count_together_log_their_loop_are_replaced_and_end_in_order(tmp
 # ----------------------------------------------------------------------------------------------- shares and other sites
 
 
-def test_busy_connections_make_no_room(tmp_path: Path) -> None:
+def test_busy_connections_are_not_evicted(tmp_path: Path) -> None:
     limits = {"DARRM_MAX_CONNECTIONS": "10", "DARRM_MAX_CONNECTIONS_PER_ADDRESS": "6"} | LARGE
     settings = {"DARRM_TRUSTED_PROXIES": "127.0.0.3", "DARRM_MAX_STREAMS": "40"}
     with serving(tmp_path, DARRM_WAIT_SECONDS="0", **limits, **settings) as service, contextlib.ExitStack() as stack:
@@ -351,7 +351,7 @@ def test_busy_connections_make_no_room(tmp_path: Path) -> None:
         assert told.startswith(b"HTTP/1.1 429 ")
         assert b"One address can have 6 open connections; this address has reached the limit." in told
         assert b"\r\nretry-after: 1\r\n" in told
-        assert status_from(service, "127.0.0.1", "/healthz") == 200  # nobody else is concerned
+        assert status_from(service, "127.0.0.1", "/healthz") == 200  # other clients are not affected
         follow("127.0.0.1", 4)
         with service.connect() as beyond:
             assert received(beyond).startswith(b"HTTP/1.1 503 ")
@@ -395,7 +395,7 @@ def test_one_client_has_half_of_the_event_streams(tmp_path: Path) -> None:
         service.ask(f"/v1/jobs/{id}", "DELETE", X_API_Key=keys[0])
 
 
-def test_head_answers_as_get_does(shared: Served) -> None:
+def test_head_is_answered_like_get(shared: Served) -> None:
     for path in ("/", "/healthz", "/readyz", "/openapi.json", "/metrics", GAMMA, "/v1/jobs", "/nowhere"):
         got, head = shared.ask(path), shared.ask(path, "HEAD")
         assert head.status == got.status
@@ -405,7 +405,7 @@ def test_head_answers_as_get_does(shared: Served) -> None:
             assert int(head.headers["content-length"]) > 0
 
 
-def test_probes_ask_by_address_and_a_request_has_one_host(shared: Served) -> None:
+def test_probes_may_use_the_address_and_a_request_has_one_host(shared: Served) -> None:
     for path, status in (("/healthz", 200), ("/readyz", 200), (GAMMA, 421)):
         assert shared.ask(path, Host="10.1.2.3:8000").status == status
     with shared.connect() as connection:
@@ -414,13 +414,13 @@ def test_probes_ask_by_address_and_a_request_has_one_host(shared: Served) -> Non
 
 
 @pytest.mark.parametrize("declared", [True, False])
-def test_a_body_far_over_the_limit_is_413_and_no_reset(shared: Served, declared: bool) -> None:
+def test_a_body_far_above_the_limit_is_a_413_without_a_reset(shared: Served, declared: bool) -> None:
     with shared.connect() as connection:
         size = 8 * 2**20
         length = f"Content-Length: {size}" if declared else "Transfer-Encoding: chunked"
         connection.sendall(f"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\n{length}\r\n\r\n".encode())
         piece = b"x" * 65_536
-        for _ in range(size // len(piece)):  # all of it is sent, before a word is read: nothing may break on the way
+        for _ in range(size // len(piece)):  # all of it is sent before reading: the connection must not break
             connection.sendall(piece if declared else b"10000\r\n" + piece + b"\r\n")
         if not declared:
             connection.sendall(b"0\r\n\r\n")
@@ -450,13 +450,13 @@ def test_cross_site_requests_and_unknown_proxies_are_refused(shared: Served) -> 
 
 @pytest.fixture
 def short() -> Iterator[Path]:
-    """A folder with a short path: that of a socket has at most 107 characters."""
+    """A folder with a short path, since the path of a socket has at most 107 characters."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
 
 @pytest.mark.parametrize("name", ["t", "t" * 120])
-def test_workers_share_the_rate_of_a_client_and_leave_no_port_and_folder_where_their_supervisor_is_killed(
+def test_workers_share_the_rate_of_a_client_and_release_port_and_folder_if_their_supervisor_is_killed(
     tmp_path: Path, short: Path, name: str
 ) -> None:
     temporary = short / name
@@ -468,11 +468,11 @@ def test_workers_share_the_rate_of_a_client_and_leave_no_port_and_folder_where_t
         assert sorted(answer.status for answer in found) == [404] * 6 + [429] * 6
         refusal = next(answer for answer in found if answer.status == 429)
         problem(refusal, 429, "too-many-requests")
-        assert 50 <= int(refusal.headers["retry-after"]) <= 100  # some of it is over on a busy machine
+        assert 50 <= int(refusal.headers["retry-after"]) <= 100  # on a busy machine some of it has passed
         assert service.ask("/healthz").status == 200
         assert list(temporary.glob("darrm-*"))
         workers, port = workers_of(service.process.pid), service.address[1]
-        with service.connect() as kept:  # of a client in the middle of its request
+        with service.connect() as kept:  # of a client within its request
             kept.sendall(b"GET /healthz HTTP/1.1\r\n")
             service.process.kill()
             service.process.wait()
@@ -504,7 +504,7 @@ def test_open_connections_are_counted(open_metrics: Served) -> None:
     assert counted("process_cpu_seconds_total") > 0.01
     assert 10 < counted("process_open_fds") < counted("process_max_fds")
     assert abs(counted("process_start_time_seconds") - time.time()) < 3600
-    until(lambda: counted("darrm_loop_lag_seconds_count"))  # it is measured from time to time
+    until(lambda: counted("darrm_loop_lag_seconds_count"))  # it is measured periodically
     until(lambda: counted("darrm_unread_bytes") == counted("darrm_streams_open") == 0)
 
 
@@ -524,12 +524,12 @@ def test_every_variable_that_the_product_reads_is_known() -> None:
     ]
     sources.append(ROOT / "hatch_build.py")
     literals = (re.findall(r'"(DARRM_[A-Z_]+)"', path.read_text(encoding="utf-8")) for path in sources)
-    read = {name for found in literals for name in found} - {"DARRM_SOLVER"}  # an example of a misspelt one
+    read = {name for found in literals for name in found} - {"DARRM_SOLVER"}  # an example of a misspelt variable
     assert {"DARRM_KERNEL", "DARRM_URL"} <= read
     assert misspelt_settings(dict.fromkeys(read, "")) == []
 
 
-def test_a_request_longer_than_the_stop_time_is_answered_503_and_can_be_sent_again(tmp_path: Path) -> None:
+def test_a_request_that_exceeds_the_stop_time_is_a_503_and_can_be_repeated(tmp_path: Path) -> None:
     long_work = "/v1/compare?K=51&epsilon=0.1&queries=1000&total_epsilon=1&total_delta=1e-5"
     never_whole = b"POST /v1/verify HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"
     solve, work = (f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() for path in (SLOW, long_work))
@@ -553,7 +553,7 @@ def test_a_request_longer_than_the_stop_time_is_answered_503_and_can_be_sent_aga
     assert "Traceback" not in "".join(service.log)
 
 
-def test_a_log_has_a_line_for_each_request_and_no_secret(guarded: tuple[Served, str, str]) -> None:
+def test_the_log_has_a_line_for_each_request_and_no_secrets(guarded: tuple[Served, str, str]) -> None:
     service, text, name = guarded
     service.ask(f"{GAMMA}&votes=secret-1", X_API_Key=text, X_Request_ID="one")
     service.ask("/v1/gamma", "POST", b'{"secret-2": 1}', X_API_Key=text, X_Request_ID="two")
@@ -590,5 +590,5 @@ def test_a_client_that_does_not_read_is_cut_off(hasty: Served) -> None:
         return False
 
     with connection:
-        until(cut)  # more answers than fit anywhere, none of them read
+        until(cut)  # more answers than all buffers hold, none of them read
     assert hasty.ask("/healthz").status == 200

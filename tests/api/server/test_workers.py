@@ -1,4 +1,4 @@
-"""Workers that cannot start, die, or hang: what becomes of the others, and of the whole."""
+"""Workers that cannot start, die or hang: consequences for the others and the server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from api.settings import Settings
 
 
 def supervised(life: Callable[..., None], folder: Path, monkeypatch: pytest.MonkeyPatch, workers: int = 1) -> bool:
-    """Supervise workers with such a life; none is left when this returns, and signals do what they did."""
+    """Supervise workers with this behaviour; no process remains afterwards, and signal handlers are restored."""
     monkeypatch.setattr(worker, "run_worker", life)
     monkeypatch.setattr(worker, "RESTART_SECONDS", 0.0)
     monkeypatch.setattr(worker, "KILL_SECONDS", 0.0)
@@ -38,7 +38,7 @@ def supervised(life: Callable[..., None], folder: Path, monkeypatch: pytest.Monk
     return found
 
 
-def test_a_worker_that_cannot_start_stops_all_and_is_not_started_again(
+def test_a_worker_that_cannot_start_stops_the_server_and_is_not_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert not supervised(worker_lives.cannot_start, tmp_path, monkeypatch, workers=2)
@@ -58,12 +58,12 @@ def test_a_worker_that_dies_is_replaced(
     ("error", "is_started"),
     [
         (OSError("AF_UNIX path too long"), True),
-        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), True),  # the process to fork from was killed
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), True),  # the fork server was killed
         (EOFError("unexpected EOF"), True),
         (OSError(errno.EMFILE, "Too many open files"), False),
     ],
 )
-def test_a_worker_that_cannot_be_forked_is_started_anew_unless_processes_cannot_be_started(
+def test_a_worker_that_cannot_be_forked_is_spawned_unless_processes_cannot_be_started(
     monkeypatch: pytest.MonkeyPatch, error: Exception, is_started: bool
 ) -> None:
     anew: list[str] = []
@@ -89,8 +89,8 @@ def test_files_in_the_current_folder_are_not_imported_by_a_worker(
         (folder / f"{name}.py").write_text("raise SystemExit('imported')")
     monkeypatch.chdir(folder)
     (tmp_path / "run").mkdir()
-    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # so that one begins in this folder
-    # Or a worker that cannot begin would be replaced for ever.
+    forkserver._forkserver._stop()  # type: ignore[attr-defined]  # so that one starts in this folder
+    # Else a worker that cannot start would be replaced forever.
     end = threading.Timer(60, os.kill, (os.getpid(), signal.SIGTERM))
     end.start()
     try:

@@ -1,4 +1,4 @@
-"""Fates of a worker, each as a function that a process can run. The socket is theirs, the folder ours."""
+"""Behaviours of a worker, each a function for a process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from api.settings import Settings
 
 
 def born(settings: Settings) -> int:
-    """Note a birth; return how many there have been."""
+    """Record a start; return the number of starts."""
     assert settings.run_folder is not None
     (settings.run_folder / f"{os.getpid()}").touch()
     return len(list(settings.run_folder.iterdir()))
 
 
 def signal_supervisor(number: signal.Signals) -> None:
-    """Send a signal to the supervisor, which is not the process that this one was forked from."""
+    """Send a signal to the supervisor, which is not the fork server."""
     supervisor = multiprocessing.parent_process()
     assert supervisor is not None
     assert supervisor.pid is not None
@@ -30,13 +30,13 @@ def signal_supervisor(number: signal.Signals) -> None:
 
 
 def cannot_start(settings: Settings, _: socket.socket) -> None:
-    """End as uvicorn does where the application does not start."""
+    """End like uvicorn if the application does not start."""
     born(settings)
     sys.exit(STARTUP_FAILURE)
 
 
 def dies_once(settings: Settings, _: socket.socket) -> None:
-    """Die the first time; the second time ask for the end of all."""
+    """Die the first time; the second time stop the supervisor."""
     if born(settings) == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     signal_supervisor(signal.SIGTERM)
@@ -44,14 +44,14 @@ def dies_once(settings: Settings, _: socket.socket) -> None:
 
 
 def asks_for_the_end(settings: Settings, _: socket.socket) -> None:
-    """Ask for the end of all at once."""
+    """Stop the supervisor at once."""
     born(settings)
     signal_supervisor(signal.SIGTERM)
     time.sleep(60)
 
 
 def hangs(settings: Settings, _: socket.socket) -> None:
-    """Hear no signal."""
+    """Ignore SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     born(settings)
     signal_supervisor(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Answers that take long: jobs like those of γ, in turns, apart from short work; and γ jobs that show what they have."""
+"""Long work as jobs, in turns and separate from short work; and jobs of γ with incumbents."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ def followed(
 
 
 def as_new(answer: Any) -> Any:
-    """Return an answer as if nothing of it had been stored before."""
+    """Return an answer with all "cached" set to false."""
     return json.loads(json.dumps(answer).replace('"cached": true', '"cached": false'))
 
 
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short work stays short on a busy machine: what ends it here is the processor time it takes."""
+    """Let short work count as short on a busy machine, limited by its processor time."""
     monkeypatch.setattr("api.service.resources.QUEUE_LIMIT_SECONDS", 600.0)
 
 
@@ -78,20 +78,20 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def at_once() -> Iterator[TestClient]:
-    """A service that answers short work at once, on a busy machine too."""
+    """A service that answers short work at once, also on a busy machine."""
     with client_of(short_seconds=10.0, wait_seconds=60.0) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def long_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The store of the service for which all work is long."""
+    """The store of the service in which all work is long."""
     return tmp_path_factory.mktemp("long") / "store.sqlite"
 
 
 @pytest.fixture(scope="module")
 def by_jobs(long_store: Path) -> Iterator[TestClient]:
-    """A service for which all work is long."""
+    """A service in which all work is long."""
     with client_of(f"sqlite:///{long_store}", short_seconds=0.0) as client:
         yield client
 
@@ -104,7 +104,7 @@ def patient() -> Iterator[TestClient]:
 
 
 @pytest.mark.parametrize("kind", ASKED)
-def test_long_work_is_a_job_with_the_answer_that_short_work_has(
+def test_long_work_is_a_job_with_the_same_answer_as_short_work(
     at_once: TestClient, by_jobs: TestClient, kind: str
 ) -> None:
     short = at_once.post(f"/v1/{kind}", json=ASKED[kind])
@@ -134,7 +134,7 @@ def test_long_work_is_a_job_with_the_answer_that_short_work_has(
     assert "event: done" in events
 
 
-def test_a_search_tells_its_steps(by_jobs: TestClient) -> None:
+def test_a_search_reports_its_steps(by_jobs: TestClient) -> None:
     asked = {"K": 7, "epsilon": 0.2, "Delta": 1e-4, "utility": 0.9}
     pending = by_jobs.post("/v1/least", json=asked).json()
     assert pending["kind"] == "least"
@@ -174,7 +174,7 @@ def test_long_work_is_refused_by_estimate_or_runs_to_its_limit(monkeypatch: pyte
         admitted = client.post("/v1/compare", json={**COMPARE, "queries": 80})
         assert admitted.status_code == 202
         assert followed(client, admitted.json()["id"])["state"] == "done"
-    assert limits == [2 * 20.0]  # an estimate is right within a factor of two, mostly
+    assert limits == [2 * 20.0]  # estimates are mostly right within a factor of two
 
 
 TAMPERED: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any]]] = [
@@ -187,7 +187,7 @@ TAMPERED: list[tuple[str, dict[str, Any], Callable[[dict[str, Any]], Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "change", "tamper"), TAMPERED)
-def test_a_result_that_was_tampered_with_is_computed_again(
+def test_a_tampered_result_is_computed_again(
     by_jobs: TestClient, long_store: Path, kind: str, change: dict[str, Any], tamper: Callable[[dict[str, Any]], Any]
 ) -> None:
     asked = ASKED.get(kind, {}) | change
@@ -238,7 +238,7 @@ def test_a_wrong_estimate_moves_its_kind_of_work_to_jobs(monkeypatch: pytest.Mon
                 meanwhile.setattr(queue, "processor_limit", 0.2)  # the libraries are loaded
             jobs = [client.post("/v1/tradeoff", json={**ASKED["tradeoff"], "ms": [1, m]}) for m in (1.5, 2.5, 3)]
         assert [job.status_code for job in jobs] == [202, 202, 202]
-        for name, number in stopped.items():  # the first alone was tried there
+        for name, number in stopped.items():  # only the first was tried there
             assert resources.pools[name].killed == number + 1
         assert client.post("/v1/verify", json=ASKED["verify"]).status_code == 200
         for job in jobs:
@@ -281,7 +281,7 @@ def test_a_greedy_key_delays_a_polite_one_by_one_running_job(keys: tuple[Path, s
         polite_done = client.get(f"/v1/jobs/{asked.json()['id']}", headers=theirs).json()["updated"]
         submitted = client.get(f"/v1/jobs/{asked.json()['id']}", headers=theirs).json()["created"]
         between = [job for job in jobs if job["state"] == "done" and submitted < job["updated"] < polite_done]
-        assert len(between) <= 2  # what was running, and one that was claimed in the same moment
+        assert len(between) <= 2  # the running job, and one claimed at the same time
         assert sum(job["state"] == "queued" for job in jobs) > 50
 
 
@@ -302,7 +302,7 @@ def test_other_keys_neither_list_nor_cancel_a_job(
         refused = client.delete(f"/v1/jobs/{id}", headers=second)
         assert (refused.status_code, refused.json()["detail"]) == (404, f"There is no job {id}.")
         assert client.get(f"/v1/jobs/{id}", headers=first).json()["state"] == "running"
-        assert client.post("/v1/gamma", json=LARGE, headers=second).status_code == 202  # which makes it theirs, too
+        assert client.post("/v1/gamma", json=LARGE, headers=second).status_code == 202  # so it belongs to both
         assert listed(second) == [id]
         assert client.delete(f"/v1/jobs/{id}", headers=first).json()["state"] == "running"
         assert listed(first) == []
@@ -312,7 +312,7 @@ def test_other_keys_neither_list_nor_cancel_a_job(
 # ------------------------------------------------------------------------------------------------------- incumbents
 
 
-def test_a_watcher_shows_certified_noise_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_shows_only_certified_gammas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("api.tasks.design.FIRST_INCUMBENT_SECONDS", 0.0)
     monkeypatch.setattr("api.tasks.design.INCUMBENT_SHARE", 1e9)
     problem = Problem.from_allowance(K=51, m=4, epsilon=0.1, Delta=1e-3)
@@ -335,14 +335,16 @@ def test_a_request_ends_at_its_gap(patient: TestClient, gap: float, epsilon: flo
     assert found["gap"] <= gap
     assert found["status"] in {"interrupted", "optimal"}
     assert verify(problem_from_record(found["problem"]), found["gamma"]).margin >= 0
-    assert patient.post("/v1/gamma", json=asked).json()["gamma"] == found["gamma"]  # good enough: not solved again
+    assert (
+        patient.post("/v1/gamma", json=asked).json()["gamma"] == found["gamma"]
+    )  # its gap suffices, so it is not solved again
     best = patient.post("/v1/gamma", json={**asked, "gap": None}).json()
     assert best["status"] == "optimal"
     assert best["utility"] >= found["utility"] - 1e-12
     assert best["id"] == found["id"]
 
 
-def test_a_request_has_a_time_limit_of_its_own(patient: TestClient) -> None:
+def test_a_request_may_have_a_time_limit(patient: TestClient) -> None:
     asked = {"K": 51, "m": 4, "epsilon": 0.12, "Delta": 1e-3}
     found = patient.post("/v1/gamma", json={**asked, "time_limit": 1e-6}).json()
     assert found["status"] == "time limit"
@@ -354,7 +356,7 @@ def test_a_request_has_a_time_limit_of_its_own(patient: TestClient) -> None:
         assert (refused.status_code, refused.json()["field"]) == (422, name)
 
 
-def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_is_stopped_with_its_incumbent(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.gamma_with_incumbent)
     with (
         client_of(url) as client,
@@ -375,7 +377,7 @@ def test_a_job_is_stopped_with_the_answer_it_has(url: str, monkeypatch: pytest.M
         until(lambda: not service.pools["solvers"].busy)
         monkeypatch.undo()
         again = client.post("/v1/gamma", json=LARGE)
-        assert again.status_code == 202  # who asks for the optimum has it solved
+        assert again.status_code == 202  # a request for the optimum is solved
         assert followed(client, id)["state"] == "done"
         assert client.get(f"/v1/jobs/{id}/result").json()["status"] == "optimal"
         assert client.post(f"/v1/jobs/{'0' * 64}/stop").status_code == 404
@@ -400,12 +402,12 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize("number", range(len(DAMAGE)))
-def test_a_damaged_job_is_reported_and_mended(service_and_store: tuple[TestClient, Path], number: int) -> None:
+def test_a_damaged_job_is_reported_and_repaired(service_and_store: tuple[TestClient, Path], number: int) -> None:
     (client, path), (column, value) = service_and_store, DAMAGE[number]
     asked = {"K": 5, "m": 2, "epsilon": 0.1 + number / 100, "time_limit": 1e-9}
     id = client.post("/v1/gamma", json=asked).json()["id"]
     with closing(sqlite3.connect(path)) as database, database:
-        command = f"UPDATE darrm_jobs SET {column} = ? WHERE id = ?"  # noqa: S608 — names of our own
+        command = f"UPDATE darrm_jobs SET {column} = ? WHERE id = ?"  # noqa: S608 — names of this test
         database.execute(command, (value, id))
     assert client.get(f"/v1/jobs/{id}").status_code == 200
     assert client.get("/v1/jobs").status_code == 200

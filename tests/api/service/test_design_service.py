@@ -1,4 +1,4 @@
-"""The service, on real solver processes and real stores: one solve a problem, and what becomes of it when things go wrong."""
+"""The service on real solver processes and stores: one solve per problem, and failures."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def solves(*services: DesignService) -> int:
 
 
 async def job_of(opened: DesignService, key: str = "") -> Job:
-    """Return a job that there is, by default that of `ASKED`."""
+    """Return an existing job, by default that of `ASKED`."""
     job = await opened.get_job(key or ASKED.spec().key)
     assert job is not None
     return job
@@ -74,11 +74,11 @@ async def answered(asking: Any) -> dict[str, Any]:
 
 def at_work(opened: DesignService) -> bool:
     solvers = opened.pools["solvers"]
-    return bool(solvers.busy and solvers.tasks and solvers.alive)  # busy alone: a process may have yet to start
+    return bool(solvers.busy and solvers.tasks and solvers.alive)  # busy only: a process may not have started yet
 
 
 async def running(opened: DesignService, key: str) -> None:
-    """Wait until a job is at work in a process."""
+    """Wait until a process works on a job."""
     end = time.monotonic() + 300
     while (job := await opened.get_job(key)) is None or job.state != "running" or not at_work(opened):
         assert time.monotonic() < end
@@ -86,7 +86,7 @@ async def running(opened: DesignService, key: str) -> None:
 
 
 @in_loop
-async def test_processes_can_be_started_with_the_service_and_those_of_jobs_go_last() -> None:
+async def test_processes_can_be_started_with_the_service_and_those_of_jobs_have_a_low_priority() -> None:
     async with service(settings(prestart=True)) as opened:
         assert {name: state.alive for name, state in opened.pools.items()} == dict.fromkeys(opened.pools, 1)
         assert await opened.compute(tasks.has_module, "scipy.special")
@@ -182,7 +182,7 @@ async def test_a_job_can_be_followed_from_any_process(monkeypatch: pytest.Monkey
 
 
 @in_loop
-async def test_a_disconnected_client_affects_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_disconnected_client_does_not_affect_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.slow_gamma)
     async with service(settings()) as opened:
         asking = [asyncio.create_task(opened.design(ASKED)) for _ in range(10)]
@@ -241,7 +241,7 @@ async def test_a_queued_job_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) ->
         first = await opened.submit(ASKED)
         await running(opened, first.id)
         waiting = asyncio.create_task(opened.design(OTHER))
-        while (job := await opened.get_job(OTHER.spec().key)) is None:  # noqa: ASYNC110 — nothing else tells
+        while (job := await opened.get_job(OTHER.spec().key)) is None:  # noqa: ASYNC110 — there is no event for it
             await asyncio.sleep(0.01)
         assert job.state == "queued"
         await opened.cancel(OTHER.spec().key)
@@ -274,7 +274,7 @@ async def test_a_solve_that_kills_its_process_twice_has_failed(monkeypatch: pyte
         job = await job_of(opened)
         assert (job.state, job.reason) == ("failed", "The solver process was killed by SIGKILL.")
         monkeypatch.undo()
-        assert (await answered(opened.design(ASKED)))["status"] == "optimal"  # asked again, it is tried again
+        assert (await answered(opened.design(ASKED)))["status"] == "optimal"  # a new request tries again
 
 
 @in_loop
@@ -304,7 +304,7 @@ async def test_a_missing_solver_does_not_affect_other_solvers(monkeypatch: pytes
 
 
 @in_loop
-async def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_queue_refuses_new_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(design, "design_gamma", tasks.endless_gamma)
     async with service(settings(max_queued_jobs=2)) as opened:
         await opened.submit(ASKED)
@@ -314,7 +314,7 @@ async def test_a_full_queue_takes_no_more(monkeypatch: pytest.MonkeyPatch) -> No
         await opened.submit(several[1])
         with pytest.raises(Overloaded, match=r"full \(2 jobs\)"):
             await opened.submit(several[2])
-        assert (await opened.submit(several[0])).state == "queued"  # what is there is no more work
+        assert (await opened.submit(several[0])).state == "queued"  # an existing job is not new work
 
 
 @in_loop
@@ -323,7 +323,7 @@ async def test_new_problems_are_charged_to_the_client(monkeypatch: pytest.Monkey
     problems = [Design(K=K, m=2, epsilon=0.1) for K in (5, 7, 9)]
     async with service(settings(job_rate=0.001, job_burst=2)) as opened:
         CURRENT_CLIENT.set(Client("key one", local=False))
-        for asked in (*problems[:2], *problems[:2]):  # what is there is no more work
+        for asked in (*problems[:2], *problems[:2]):  # an existing job is not new work
             await opened.submit(asked)
         with pytest.raises(TooManyJobs, match=r"0\.001 new problems per second, and 2 in a burst") as refusal:
             await opened.design(problems[2], 0)
@@ -333,7 +333,7 @@ async def test_new_problems_are_charged_to_the_client(monkeypatch: pytest.Monkey
 
 
 @in_loop
-async def test_event_streams_take_a_quarter_of_the_connections_unless_the_operator_says_otherwise() -> None:
+async def test_by_default_event_streams_take_a_quarter_of_the_connections() -> None:
     for size, share in ((None, 2), (6, 3)):
         async with service(settings(max_connections=16, max_streams=size)) as opened:
             with ExitStack() as held:
@@ -376,13 +376,13 @@ def test_local_programs_are_not_charged_by_default(local: bool, charged: bool) -
 
 
 @in_loop
-async def test_a_job_that_takes_its_server_down_is_given_up(url: str) -> None:
+async def test_a_job_that_kills_its_server_repeatedly_fails(url: str) -> None:
     store = open_store(url)
     request = ASKED.spec()
     store.jobs.submit(request.key, "gamma", design_task(ASKED).text)
     for number in range(MAX_ATTEMPTS):
         assert store.jobs.take(f"killed {number}", 1e-3) is not None
-        await asyncio.sleep(0.01)  # its lease runs out, and nobody comes back
+        await asyncio.sleep(0.01)  # its lease expires, and no server continues it
     store.close()
     async with service(settings(url)) as opened:
         await until_in_loop(lambda: store_state(url, request.key) == "failed")
@@ -417,7 +417,7 @@ async def test_with_solving_off_only_stored_answers_are_returned(url: str) -> No
 
 @pytest.mark.parametrize("short_seconds", [0.0, 1.0])  # with 1 s it would be designed on a queue
 @in_loop
-async def test_an_answer_cut_short_stays_with_its_job(url: str, short_seconds: float) -> None:
+async def test_an_answer_at_a_time_limit_stays_with_its_job(url: str, short_seconds: float) -> None:
     async with service(settings(url, time_limit=1e-9, short_seconds=short_seconds)) as opened:
         jobs = []
         for _ in range(2):
@@ -428,7 +428,7 @@ async def test_an_answer_cut_short_stays_with_its_job(url: str, short_seconds: f
             jobs.append(await opened.get_job(answer["id"]))
         job, again = jobs
         assert job is not None
-        assert job == again  # solved once, by whichever worker was free
+        assert job == again  # solved once, by any free worker
         assert opened.store.get(answer["id"]) is None
         assert (await opened.load_result(job) or {})["gap"] == answer["gap"]
     async with service(settings(url)) as opened:  # given more time, it is solved again
@@ -447,7 +447,7 @@ TAMPERED: list[Callable[[dict[str, Any]], Any]] = [
 
 
 @in_loop
-async def test_the_result_of_a_job_is_proved_when_it_is_read(url: str, tmp_path: Path) -> None:
+async def test_the_result_of_a_job_is_verified_when_it_is_read(url: str, tmp_path: Path) -> None:
     async with service(settings(url, time_limit=1e-9)) as opened:
         await answered(opened.design(ASKED))
         for solved, tamper in enumerate(TAMPERED, 1):
@@ -506,7 +506,7 @@ async def test_a_short_design_is_solved_once_without_a_job(url: str) -> None:
         again = await opened.design(ASKED)
         assert not isinstance(again, Pending)
         assert again["cached"]
-        # Where nothing is waited for, the job is the answer; so it is for what a limit may cut short.
+        # Without waiting, the answer is the job; likewise if a limit may stop the solve.
         other = replace(ASKED, m=1.5)
         assert isinstance(await opened.design(other, 0.0), Pending)
         limited = replace(ASKED, m=1.25, time_limit=10.0)

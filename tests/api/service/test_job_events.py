@@ -1,4 +1,4 @@
-"""The latest state of each job: nobody who follows one misses its end, or the server's."""
+"""The latest state of each job: no subscriber misses its end or that of the server."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_followed_job_is_known_without_reading_the_store() -> None:
     events.publish(latest)
     assert events.followed("a") == latest
     events.publish(replace(job, state="done"))
-    assert events.followed("a") is None  # its row says more, and it may have been submitted again
+    assert events.followed("a") is None  # its row has more, and it may have been submitted again
     await follower.aclose()
 
 
@@ -74,8 +74,8 @@ async def test_a_job_finishes_once_a_failing_store_is_back() -> None:
     worker = JobWorker(jobs, events, directly, {"gamma": handle}, size=1, lease=1e-3)
     worker.start()
     *_, last = [update async for update in events.subscribe(queued)]
-    assert (last.job.state, last.job.reason) == ("failed", STORE_FAILED)  # no word of the place
-    assert isinstance(last.error, CacheError)  # for a request that waits: 503
+    assert (last.job.state, last.job.reason) == ("failed", STORE_FAILED)  # without the location
+    assert isinstance(last.error, CacheError)  # a waiting request gets 503
     stored = jobs.get("a")
     assert stored is not None
     assert stored.state in {"running", "done"}

@@ -1,4 +1,4 @@
-"""Calls to a store that hangs end with an error in time, others fail at once, and all is well when it answers again."""
+"""A store that hangs: calls fail in time, later ones at once, and all work when it answers again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from solver_cache.database.store import DatabaseStore
 
 
 class Hanging(DatabaseStore):
-    """A store whose calls wait until it is released; an interrupt ends those that wait with an error."""
+    """A store whose calls wait until it is released; an interrupt makes waiting calls fail."""
 
     def __init__(self) -> None:
         super().__init__("memory")
@@ -34,13 +34,13 @@ class Hanging(DatabaseStore):
 
 
 def be(monkeypatch: pytest.MonkeyPatch, *, patient: bool) -> None:
-    """Set the limits: what is to answer has minutes, on a busy machine too; what hangs is given up soon."""
+    """Set the limits: minutes for calls that should succeed on a busy machine, little for calls that hang."""
     monkeypatch.setattr(resources, "STORE_SECONDS", 300.0 if patient else 0.3)
     monkeypatch.setattr(resources, "ANSWER_SECONDS", 300.0 if patient else 0.1)
 
 
 async def until_refused_at_once(calls: StoreCalls) -> None:
-    """Call what takes no time until even that is refused."""
+    """Make instant calls until they are refused."""
     while True:
         try:
             await calls.run(str)
@@ -70,7 +70,7 @@ async def test_calls_to_a_store_that_hangs_fail_in_time_and_then_at_once(monkeyp
     assert {type(outcome) for outcome in outcomes} == {CacheError}
     await until_refused_at_once(calls)
     assert store.interrupts > 0
-    assert began == []  # what waited for a thread is not done behind the back of who was refused
+    assert began == []  # a refused call that waited for a thread is not executed later
     store.released.set()
     await until_answered(calls)
     be(monkeypatch, patient=True)
@@ -79,7 +79,7 @@ async def test_calls_to_a_store_that_hangs_fail_in_time_and_then_at_once(monkeyp
 
 
 @in_loop
-async def test_one_slow_call_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_the_slow_call_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     be(monkeypatch, patient=True)
     store, slow = open_store("memory"), threading.Event()
     calls = StoreCalls("store", store, store.health_check)
@@ -96,7 +96,7 @@ async def test_one_slow_call_is_refused_alone(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.slow
 @in_loop
-async def test_a_wait_for_postgresql_that_hangs_is_cut(
+async def test_a_wait_for_a_hanging_postgresql_is_ended(
     database_server: postgres.Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     be(monkeypatch, patient=True)
@@ -108,7 +108,7 @@ async def test_a_wait_for_postgresql_that_hangs_is_cut(
         outcomes = await asyncio.gather(*(calls.run(store.get, "") for _ in range(9)), return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {CacheError}
         await until_refused_at_once(calls)
-        async with asyncio.timeout(300):  # it ends, and so has every thread that waited
+        async with asyncio.timeout(300):  # it ends after all waiting threads
             await calls.close()
     be(monkeypatch, patient=True)
     calls = StoreCalls("reader", store, lambda: store.get(""))

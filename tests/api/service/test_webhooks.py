@@ -1,4 +1,4 @@
-"""Webhooks: signed, retried, durable, and no way into the operator's network; with a receiver that listens."""
+"""Webhooks: signed, retried, durable, and no access to the network of the operator; with a real receiver."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ LONG = {"K": 1001, "m": 20, "epsilon": 0.1, "Delta": 1e-2, "objective": "shared(
 
 @dataclass
 class Receiver:
-    """A server that writes down what it is sent, and answers with the next of ``statuses`` (then 204)."""
+    """A server that records requests and answers with the next of ``statuses`` (then 204)."""
 
     url: str = ""
     statuses: list[int] = field(default_factory=list)
@@ -77,10 +77,10 @@ def receiving(*statuses: int, tls: ssl.SSLContext | None = None) -> Iterator[Rec
                 self.send_header("Location", f"{told.url}/elsewhere")
             self.end_headers()
 
-        do_GET = do_POST  # noqa: N815 — the library's name
+        do_GET = do_POST  # noqa: N815 — a name of the library
 
         def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
-            """Say nothing."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     if tls is not None:
@@ -177,13 +177,13 @@ INVALID_URLS = (
 
 
 @pytest.mark.parametrize("text", INVALID_URLS)
-def test_invalid_webhook_addresses_are_refused_and_not_repeated(text: str) -> None:
+def test_invalid_webhook_addresses_are_refused_without_being_shown(text: str) -> None:
     with refused_input("url") as refusal:
         parse_webhook_url(text)
     assert "secret" not in str(refusal.value)
 
 
-def test_the_parts_of_an_address() -> None:
+def test_an_address_is_split_into_its_parts() -> None:
     assert parse_webhook_url("https://Example.org/a?b=c")[:4] == (True, "example.org", 443, "/a?b=c")
     assert parse_webhook_url("https://[2606:2800::1]:8443")[:4] == (True, "2606:2800::1", 8443, "/")
     assert parse_webhook_url("http://localhost:80/x", LOOPBACK)[:4] == (False, "localhost", 80, "/x")
@@ -215,7 +215,7 @@ def test_only_public_addresses_are_connected_to(kind: str) -> None:
         assert not is_allowed(address, (), secure=False), text
 
 
-def test_a_private_network_is_allowed_by_name_and_plain_http_on_loopback_alone() -> None:
+def test_private_networks_are_allowed_if_listed_and_plain_http_only_on_loopback() -> None:
     inner = (ipaddress.ip_network("10.0.0.0/8"), *LOOPBACK)
     assert is_allowed(ipaddress.ip_address("10.9.9.9"), inner, secure=True)
     assert not is_allowed(ipaddress.ip_address("10.9.9.9"), inner, secure=False)
@@ -236,7 +236,7 @@ def test_a_name_that_resolves_to_a_private_address_is_not_connected_to() -> None
         assert len(receiver.got) == 1
 
 
-def test_a_host_must_resolve_to_an_address_that_is_allowed_while_its_client_waits(
+def test_a_host_must_resolve_to_an_allowed_address_in_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def check(text: str, networks: Any = LOOPBACK) -> None:
@@ -257,7 +257,7 @@ def test_a_host_must_resolve_to_an_address_that_is_allowed_while_its_client_wait
     texts |= {refused_text("https://a..b/"), refused_text(f"https://{64 * 'a'}.example/")}
     monkeypatch.setattr(asyncio.base_events.BaseEventLoop, "getaddrinfo", hang)
     monkeypatch.setattr(webhook_delivery, "RESOLVE_SECONDS", 0.01)
-    assert texts == {refused_text("https://localhost/")}  # which names resolve inside is not told
+    assert texts == {refused_text("https://localhost/")}  # the refusal does not reveal internal names
 
 
 def test_the_next_allowed_address_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def test_a_redirect_is_not_followed() -> None:
 
 
 def answered(answer: bytes, pause: float = 0.0) -> int:
-    """Return the status that is read from a receiver that answers with these bytes."""
+    """Return the status read from a receiver that sends these bytes."""
 
     def handle(listening: socket.socket) -> None:
         connection, _ = listening.accept()
@@ -317,10 +317,10 @@ def answered(answer: bytes, pause: float = 0.0) -> int:
         (b"SSH-2.0-OpenSSH\r\n\r\n", 0.0, "not HTTP"),
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 40_000, 0.0, "not HTTP"),
         (b"HTTP/1.1 100 Continue\r\n\r\n" * 20, 0.0, "not HTTP"),
-        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 100, 0.1, "no response within 1 s"),  # a byte at a time
+        (b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 100, 0.1, "no response within 1 s"),  # one byte at a time
     ],
 )
-def test_an_answer_is_bounded_in_size_and_time(answer: bytes, pause: float, reason: str) -> None:
+def test_an_answer_is_limited_in_size_and_time(answer: bytes, pause: float, reason: str) -> None:
     with pytest.raises(DeliveryError, match=reason):
         answered(answer, pause)
 
@@ -344,7 +344,7 @@ def test_a_certificate_of_another_name_is_refused(tmp_path: Path, monkeypatch: p
     with receiving(tls=ours) as receiver:
         port = receiver.url.rpartition(":")[2]
         with pytest.raises(DeliveryError, match="no secure connection"):
-            send(f"https://localhost:{port}/")  # by a certificate that nobody signed
+            send(f"https://localhost:{port}/")  # by a self-signed certificate
         monkeypatch.setattr(webhook_delivery, "_tls", lambda: trusted)
         assert send(f"https://localhost:{port}/") == 204
         with pytest.raises(DeliveryError, match="no secure connection"):
@@ -361,16 +361,16 @@ def stored(tmp_path: Path) -> Iterator[tuple[Jobs, DatabaseWebhooks]]:
     database.close()
 
 
-def test_a_webhook_is_due_when_its_job_is_over_and_again_when_its_deliverer_died(
+def test_a_webhook_is_due_at_the_end_of_its_job_and_again_if_its_sender_died(
     stored: tuple[Jobs, DatabaseWebhooks],
 ) -> None:
     jobs, hooks = stored
     jobs.submit("a", "gamma", "{}")
     first = hooks.add("msg_1", "a", "key 1", "https://example.org", 2)
     assert first is not None
-    assert hooks.add("msg_2", "a", "key 1", "https://example.org", 2) == first  # asked twice
+    assert hooks.add("msg_2", "a", "key 1", "https://example.org", 2) == first  # registered twice
     assert hooks.add("msg_3", "a", "key 1", "https://example.org/2", 2) is not None
-    assert hooks.add("msg_4", "a", "key 1", "https://example.org/3", 2) is None  # beyond the limit
+    assert hooks.add("msg_4", "a", "key 1", "https://example.org/3", 2) is None  # above the limit
     assert hooks.add("msg_5", "a", "key 2", "https://example.org", 2) is not None
     assert hooks.take(60.0) is None
     jobs.take("me", 30.0)
@@ -385,7 +385,7 @@ def test_a_webhook_is_due_when_its_job_is_over_and_again_when_its_deliverer_died
     again = hooks.take(60.0, without=["key 2"])
     assert again is not None
     assert (again[0].id, again[0].attempts) == ("msg_3", 2)
-    assert not hooks.record(died[0], "delivered")  # another attempt was begun
+    assert not hooks.record(died[0], "delivered")  # another attempt has started
     assert hooks.record(again[0], "delivered")
     assert hooks.record(webhook, "pending", "the receiver responded with status 500", 1000.0)
     assert hooks.take(60.0, without=["key 2"]) is None
@@ -443,7 +443,7 @@ def test_an_invalid_secret_aborts_the_start_and_stays_hidden(monkeypatch: pytest
 
 def test_both_secrets_sign_during_rotation() -> None:
     other = webhook_secret_text(bytes(24))
-    chosen = Settings(webhook_secret=f"{SECRET}, {other}")  # type: ignore[arg-type]  # as the environment has it
+    chosen = Settings(webhook_secret=f"{SECRET}, {other}")  # type: ignore[arg-type]  # as in the environment
     assert chosen.webhook_secrets == (bytes(range(32)), bytes(24))
     assert "AAEC" not in repr(chosen)
 
@@ -467,7 +467,7 @@ def test_the_end_of_a_job_is_reported_with_a_valid_signature(tmp_path: Path) -> 
         assert len(body) < 2000
         until(lambda: [each["state"] for each in states(served, job.id)] == ["delivered"])
         assert states(served, job.id)[0]["secret"] is None
-        late = client.jobs.add_webhook(job.id, f"{receiver.url}/late")  # the job is over: told at once
+        late = client.jobs.add_webhook(job.id, f"{receiver.url}/late")  # the job has finished: sent at once
         until(lambda: [each["state"] for each in states(served, job.id)] == ["delivered"] * 2)
         assert (late.id != hook.id, late.secret == hook.secret, len(receiver.got)) == (True, True, 2)
         assert ask(served, f"/v1/jobs/{job.id}/webhooks/{late.id}", None, "DELETE").status == 204
@@ -488,18 +488,18 @@ def test_webhooks_survive_a_restart_and_are_retried(tmp_path: Path) -> None:
         with serving(tmp_path, **settings_of(tmp_path)) as served:
             job = ask(served, "/v1/jobs", LONG).json()["id"]
             hook = ask(served, f"/v1/jobs/{job}/webhooks", {"url": receiver.url}).json()
-            served.process.kill()  # with the job under way
+            served.process.kill()  # while the job runs
         with serving(tmp_path, **settings_of(tmp_path, DARRM_LEASE_SECONDS="1")) as served:
             ask(served, f"/v1/jobs/{job}", None, "DELETE")
             receiver.wait(1)
             until(lambda: "the receiver responded with status 50" in states(served, job)[0]["reason"])
-            served.process.kill()  # between two attempts, or three, where minutes went by
+            served.process.kill()  # between two attempts, or three after minutes
             served.process.wait()
             tried = len(receiver.got)
         with contextlib.closing(sqlite3.connect(tmp_path / "store.sqlite")) as database, database:
             [(due, updated)] = database.execute("SELECT due, updated FROM darrm_webhooks").fetchall()
             assert due - updated >= service.RETRY_DELAYS[0]
-            database.execute("UPDATE darrm_webhooks SET due = updated")  # which the delay would bring
+            database.execute("UPDATE darrm_webhooks SET due = updated")  # after the delay
         with serving(tmp_path, **settings_of(tmp_path)) as served:
             told = receiver.wait(tried + 1)
             assert {headers["webhook-id"] for headers, _ in told} == {hook["id"]}
@@ -533,7 +533,7 @@ def test_webhooks_are_off_by_default() -> None:
         assert (refusal.status_code, "DARRM_WEBHOOK_SECRET" in refusal.json()["detail"]) == (404, True)
 
 
-def test_failing_webhooks_are_given_up_after_two_days_and_refused_ones_at_once(
+def test_failing_webhooks_end_after_two_days_and_refused_ones_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert 1.9 * 86_400 < sum(service.RETRY_DELAYS) < 2.5 * 86_400
@@ -551,7 +551,7 @@ def test_failing_webhooks_are_given_up_after_two_days_and_refused_ones_at_once(
         deliverer = service.Webhooks(hooks, chosen, asyncio.to_thread)
         hooks.add(f"msg_{wanted}", "a" * 64, client, f"{receiver.url}/{wanted}", 10)
         delivering = asyncio.create_task(deliverer.deliver())
-        while hooks.list("a" * 64)[-1].state == "pending":  # noqa: ASYNC110 — nothing else tells
+        while hooks.list("a" * 64)[-1].state == "pending":  # noqa: ASYNC110 — there is no event for it
             await asyncio.sleep(0.02)
         delivering.cancel()
         return [each for each in hooks.list("a" * 64) if each.url.endswith(wanted)]

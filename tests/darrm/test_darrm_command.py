@@ -1,4 +1,4 @@
-"""The program in a project that has an `api/` of its own, from a checkout and from a wheel, with real processes."""
+"""The program in a project that has its own `api/`, from a checkout and from a wheel, in real processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GRID = {"K": [5, 7], "epsilon": 0.1, "m": [1, 2]}
 
 @dataclass(frozen=True)
 class Project:
-    """A user's project, with PYTHONPATH=. as `python -m` and many test runners have it.
+    """The project of a user, with PYTHONPATH=. as set by many test runners.
 
     Attributes:
         folder: where `api/` is, which only the project itself may import.
@@ -32,18 +32,18 @@ class Project:
 
     @property
     def command(self) -> list[str]:
-        """The console script, as installers write it."""
+        """Return the console script as written by installers."""
         script = self.folder / "darrm"
         script.write_text("import sys\nfrom darrm import main\nif __name__ == '__main__':\n    sys.exit(main())\n")
         return [sys.executable, str(script)]
 
     @property
     def settings(self) -> dict[str, str]:
-        """Its environment."""
+        """Return its environment."""
         return {"PYTHONPATH": f".{os.pathsep}{self.installed}"}
 
     def run(self, *command: str, **settings: str) -> str:
-        """Run a program in it to its end, and return what it printed."""
+        """Run a program in it, and return its output."""
         environment = {**os.environ, **self.settings, **settings}
         done = subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False, timeout=120
@@ -89,7 +89,7 @@ def test_a_problem_is_solved(project: Project) -> None:
     assert len(told[0]) == 6
 
 
-def test_the_command_of_a_package_that_is_not_installed_is_said_to_be_missing() -> None:
+def test_the_error_of_a_missing_package_names_it() -> None:
     hidden = (
         "import importlib.metadata as m, runpy, sys\nm.MetadataPathFinder.find_distributions = lambda *_: iter(())\n"
     )
@@ -113,7 +113,7 @@ def test_processes_precompute(project: Project) -> None:
 
 @pytest.fixture
 def url(project: Project) -> Iterator[str]:
-    """A server with two workers, each with solver processes of its own; from the wheel alone, which has its own paths."""
+    """A server with two workers, each with its solver processes, from the wheel only."""
     if project.installed == ROOT:
         pytest.skip("served from the checkout by every other test of the server")
     process = start(
@@ -139,10 +139,10 @@ with DarrmClient(sys.argv[1], timeout=60) as client:
     for m in (1, 2):
         print(client.gamma(Problem.from_allowance(K=5, m=m, epsilon=0.5)).exact)
 """
-"""Theirs: it imports its own api, and asks the service."""
+"""The program of the user: it imports its own api and uses the client."""
 
 
-def test_a_service_answers_the_projects_client(project: Project, url: str) -> None:
+def test_a_service_answers_the_client_of_the_project(project: Project, url: str) -> None:
     assert project.run(sys.executable, "-c", CLIENT, url, THEIRS="1") == "True\nTrue\n"
 
 
@@ -155,11 +155,11 @@ print(app.title)
 """
 
 
-def test_the_application_is_there_for_another_server(project: Project) -> None:
+def test_the_application_can_be_served_by_another_server(project: Project) -> None:
     assert project.run(sys.executable, "-c", f"import os\n{APP}") == "darrm-opt\n"
 
 
-def test_the_application_is_refused_beside_another_api(project: Project) -> None:
+def test_the_application_is_refused_if_another_api_is_imported(project: Project) -> None:
     code = "import api, darrm\ntry:\n    darrm.create_app()\nexcept ImportError as err:\n    print(err)"
     told = project.run(sys.executable, "-c", code, THEIRS="1")
     assert told.startswith(f"another package named api is already imported, from {project.folder / 'api'}")

@@ -1,4 +1,4 @@
-"""Questions × doors: each is asked, refused, proved and read again alike by command, REST, a client and from a file."""
+"""All questions by all interfaces: asked, refused, verified and read by command, REST, client and table file."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ SAMPLED = {"records": 5452, "sample": 40}
 
 PROFILE = [[0.0, 0.02], [0.1, 0.004], [0.3, 0.0]]
 
-NOTHING = [0.0, 0.0, 0.0, 0.0]  # γ that is private for anything, and of use for nothing
+NOTHING = [0.0, 0.0, 0.0, 0.0]  # γ = 0, private for any voters and useless
 
 ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
-    # path, fields; a change that is refused; a change of the answer that is a lie
+    # path, fields; a change that is refused; a false change of the answer
     "verify": ("verify", {**VOTERS, "gamma": NOTHING}, {"gamma": [0.1, 0.2, 0.3]}, {"private": False}),
     "curve": (
         "error-curve",
@@ -172,7 +172,7 @@ ASKED: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
 
 
 COMMANDS = {"plan": ("plan",), "compare": ("plan", "--compare"), "cost": ("cost",), "least": ("least",)}
-"""Verbs whose options are the fields, and that print what the service answers."""
+"""Verbs whose options are the fields, and that print the answer of the service."""
 
 TABLES: list[Any] = [QUESTIONS[path].of(ASKED[path][1]) for path in ("plurality", "table")]
 
@@ -197,7 +197,7 @@ def test_every_question_is_asked() -> None:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_a_question_has_one_answer_at_every_door(service: TestClient, table: str, name: str) -> None:
+def test_a_question_has_the_same_answer_by_all_interfaces(service: TestClient, table: str, name: str) -> None:
     path, fields, wrong, lie = ASKED[name]
     kind = QUESTIONS[path]
     asked = kind.of(fields)
@@ -206,7 +206,7 @@ def test_a_question_has_one_answer_at_every_door(service: TestClient, table: str
     if not {"groups", "profile"} & fields.keys() and kind.by_query:
         query = {each: ",".join(map(str, one)) if isinstance(one, list) else one for each, one in fields.items()}
         assert _known(service.get(f"/v1/{path}", params=query).json()) == told
-    if path in COMMANDS and not (path == "cost" and "parameter" in fields):  # an option has its parameter's name
+    if path in COMMANDS and not (path == "cost" and "parameter" in fields):  # the option has the name of the parameter
         printed = _known(run_json(*_words(path, fields)))
         assert printed == {each: told[each] for each in printed}
     remote = Ruled(lambda _method, path, body: (200, service.post(path, json=body).json()))
@@ -229,7 +229,7 @@ def test_a_question_has_one_answer_at_every_door(service: TestClient, table: str
 
 
 @pytest.mark.parametrize("name", [name for name in ASKED if QUESTIONS[ASKED[name][0]].table])
-def test_an_answer_that_is_a_table_is_exported_as_its_columns(service: TestClient, name: str) -> None:
+def test_an_answer_with_columns_is_exported_as_a_table(service: TestClient, name: str) -> None:
     path, fields, _, _ = ASKED[name]
     asked = QUESTIONS[path].of(fields)
     columns = asked.columns(service.post(f"/v1/{path}", json=fields).json())
@@ -244,7 +244,7 @@ def test_an_answer_that_is_a_table_is_exported_as_its_columns(service: TestClien
 
 
 @pytest.mark.parametrize("name", ["curve", "tradeoff", "least", "profile"])
-def test_designs_are_stored_and_needed_where_nothing_is_solved(service: TestClient, name: str) -> None:
+def test_designs_are_stored_and_required_if_solving_is_off(service: TestClient, name: str) -> None:
     path, fields, _, _ = ASKED[name]
     asked, told = QUESTIONS[path].of(fields), service.post(f"/v1/{path}", json=fields).json()
     stored = [part["id"] for _, part in asked.parts(told)] or [told["id"]]
@@ -256,7 +256,7 @@ def test_designs_are_stored_and_needed_where_nothing_is_solved(service: TestClie
 
 
 def _words(path: str, fields: dict[str, Any]) -> list[str]:
-    """Return the words of a command that asks the same."""
+    """Return the arguments of a command for the same question."""
     groups = [f"--group=K={each['K']},epsilon={each['epsilon']}" for each in fields.get("groups", ())]
     given = {name: value for name, value in fields.items() if name not in ("groups", "mechanism")}
     more = [f"{name}={given.pop(name)}" for name in ("among", "neighbours") if name in given]
@@ -269,29 +269,29 @@ def _words(path: str, fields: dict[str, Any]) -> list[str]:
 
 
 def _plain(asked: Any, answer: Any) -> dict[str, Any]:
-    """Return an answer as plain data, without what an offline table does not say."""
+    """Return an answer as plain data, without fields that a table file lacks."""
     record = _known(asked.canonical().record_of(answer))
-    for name in ("utilities", "rates", "seconds"):  # of tables: other people's, and of this one alone
+    for name in ("utilities", "rates", "seconds"):  # of tables: baselines, and fields of this answer only
         record.pop(name, None)
-    if "options" in record:  # a client keeps what was proved, and not why an option does not fit
+    if "options" in record:  # a client keeps verified fields, without the reasons of unfit options
         record = {each: record[each] for each in ("queries", "total", "verdict", "advice", "warnings")}
     return dict(_given(record))
 
 
 def _given(value: Any) -> Any:
-    """Return plain data without what is null."""
+    """Return plain data without null values."""
     if isinstance(value, dict):
         return {name: _given(one) for name, one in value.items() if one is not None}
     return [*map(_given, value)] if isinstance(value, list) else value
 
 
 def _known(value: Any) -> Any:
-    """Return plain data as if all of its designs had been stored before."""
+    """Return plain data with all "cached" set to true."""
     return json.loads(json.dumps(value).replace('"cached": false', '"cached": true'))
 
 
 def test_a_field_of_many_questions_is_declared_once() -> None:
-    """And again only where a question narrows it, or needs it: with other words, another range or default."""
+    """And again only if a question narrows or requires it: with another description, range or default."""
     asked: list[type] = [*QUESTIONS.values(), Design]
     classes = {base for question in asked for base in question.__mro__}
     declared = {
@@ -299,9 +299,9 @@ def test_a_field_of_many_questions_is_declared_once() -> None:
         for name in ("affected", "queries", "total_epsilon", "Delta", "profile", "ties", "price", "records", "fresh")
     }
     assert {name: len(found) for name, found in declared.items()} == {
-        "affected": 2,  # all voters; of voters that are not private, one
-        "queries": 2,  # a table's are few
-        "total_epsilon": 2,  # a cost may have none
+        "affected": 2,  # default all voters, or one for voters that are not private
+        "queries": 2,  # few for a table
+        "total_epsilon": 2,  # optional for cost
         "Delta": 1,
         "profile": 1,
         "ties": 1,
@@ -322,7 +322,7 @@ def test_a_field_of_many_questions_is_declared_once() -> None:
         ("compose", VOTERS),
     ],
 )
-def test_all_voters_said_or_left_out_are_one_question(path: str, asked: dict[str, Any]) -> None:
+def test_all_affected_voters_given_or_omitted_are_the_same_question(path: str, asked: dict[str, Any]) -> None:
     question = QUESTIONS[path]
     everyone = question.of(asked).voters
     assert question.of({**asked, "affected": everyone}).argument() == question.of(asked).argument()
@@ -338,7 +338,7 @@ def test_all_voters_said_or_left_out_are_one_question(path: str, asked: dict[str
         ("error-curve", "objective", ("uniform(lower=0.5)", "uniform( lower = 0.50 )")),
     ],
 )
-def test_a_prior_in_other_spelling_is_the_same_question(path: str, field: str, spellings: tuple[str, ...]) -> None:
+def test_spellings_of_a_prior_are_the_same_question(path: str, field: str, spellings: tuple[str, ...]) -> None:
     asked: dict[str, Any] = {**TOTAL, "K": 3, "affected": 1, "epsilon": "inf", "target_epsilon": 1.0}
     questions = [QUESTIONS[path].of({**asked, field: text}) for text in spellings]
     assert len({json.dumps(each.argument()) for each in questions}) == 1
@@ -348,14 +348,14 @@ def test_a_prior_in_other_spelling_is_the_same_question(path: str, field: str, s
         QUESTIONS[path].of(each.argument()).check()
 
 
-def test_counts_beyond_doubles_are_not_rounded_into_one_question() -> None:
+def test_large_counts_are_not_rounded_to_the_same_question() -> None:
     counts = [str(2**53), str(2**53 + 1), "9" * 5000]
     assert [plain_spelling(f"histogram(0{count}, 1)") for count in counts] == [
         f"histogram({each},1)" for each in counts
     ]
 
 
-def test_a_plan_in_which_nothing_fits_is_an_answer(service: TestClient) -> None:
+def test_a_plan_without_a_fitting_option_is_an_answer(service: TestClient) -> None:
     asked = {"K": 4, "epsilon": "inf", "affected": 1, "classes": 3, "total_epsilon": 1.0, "time_limit": 1e-9}
     told, question = service.post("/v1/plan", json=asked).json(), QUESTIONS["plan"].of(asked)
     assert (told["verdict"], told["options"], told["mechanism"], told["design_hash"]) == ("none", [], None, None)
@@ -367,7 +367,7 @@ def test_a_plan_in_which_nothing_fits_is_an_answer(service: TestClient) -> None:
     assert "No option fits" in run("plan", *words).stdout
 
 
-def test_voters_whom_none_says_nothing_of_keep_what_is_said() -> None:
+def test_a_number_of_affected_voters_without_default_is_kept() -> None:
     asked = {"K": 1, "mechanism": "laplace", "parameter": 1.0, "delta": 0.0}
     assert QUESTIONS["cost"].of(asked).argument()["affected"] == 1
     sampled = {"K": 5, "epsilon": "inf", "records": 100, "sample": 5, "affected": 5, **TOTAL}

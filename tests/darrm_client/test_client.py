@@ -1,4 +1,4 @@
-"""The client against servers that are well, that fail, and that lie."""
+"""The client against servers that work, that fail, and that give false answers."""
 
 from __future__ import annotations
 
@@ -79,28 +79,28 @@ SWITCH = Switch()
 
 @pytest.fixture(scope="module", autouse=True)
 def switched() -> Iterator[None]:
-    """Serve whatever a test puts behind the switch."""
+    """Serve the app that a test sets."""
     with serving(SWITCH) as SWITCH.url:
         yield
 
 
 @contextmanager
 def client_of(app: Any, **options: Any) -> Iterator[DarrmClient]:
-    """Return a client of an app that needs no lifespan, served at the switch."""
+    """Return a client of an app without a lifespan."""
     SWITCH.app = app
     with DarrmClient(SWITCH.url, **options) as client:
         yield client
 
 
-def telling(told: Any, status: int = 200, **headers: str) -> Ruled:
-    """Return a server that answers everything with this."""
+def always(told: Any, status: int = 200, **headers: str) -> Ruled:
+    """Return an app that answers every request with this."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Ruled(lambda _method, _path, _body: (status, told, named))
 
 
 def answering(**changes: Any) -> Ruled:
-    """Return a server that gives the right answer, with some members changed."""
-    return telling({**copy.deepcopy(RECORD), **changes})
+    """Return an app that gives the right answer with some members changed."""
+    return always({**copy.deepcopy(RECORD), **changes})
 
 
 def received_from(app: Any, problem: Problem = PROBLEM, **options: Any) -> VerifiedAnswer:
@@ -108,10 +108,10 @@ def received_from(app: Any, problem: Problem = PROBLEM, **options: Any) -> Verif
         return client.gamma(problem, **options)
 
 
-# ------------------------------------------------------------------------------------------------------- all is well
+# ------------------------------------------------------------------------------------------------------- a working server
 
 
-def test_an_answer_is_a_solution_under_a_certificate_of_this_process() -> None:
+def test_an_answer_is_a_solution_with_a_certificate_of_this_process() -> None:
     found = received_from(answering())
     assert found.gamma.tolist() == SOLUTION.gamma.tolist()
     assert found.certificate.bound >= verify(PROBLEM, SOLUTION.gamma).bound
@@ -120,7 +120,7 @@ def test_an_answer_is_a_solution_under_a_certificate_of_this_process() -> None:
     assert not found.gamma.flags.writeable
 
 
-def test_a_request_says_everything_and_nothing_twice() -> None:
+def test_a_request_has_all_fields_once() -> None:
     bodies: list[Any] = []
 
     def rule(method: str, path: str, body: Any) -> tuple[int, Any]:
@@ -136,10 +136,10 @@ def test_a_request_says_everything_and_nothing_twice() -> None:
     assert Problem.from_allowance(**again, m=None, target_epsilon=numbers["target_epsilon"]) == PROBLEM
 
 
-def test_a_key_is_sent_to_the_service_and_nowhere_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_sent_only_to_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = answering()
     with serving(elsewhere) as other:
-        first = telling({}, 307, location=f"{other}/v1/gamma")
+        first = always({}, 307, location=f"{other}/v1/gamma")
         with serving(first) as url:
             with DarrmClient(url, key="secret", retries=0) as client, pytest.raises(ServiceFailed, match="307"):
                 client.gamma(PROBLEM)
@@ -151,7 +151,7 @@ def test_a_key_is_sent_to_the_service_and_nowhere_else(monkeypatch: pytest.Monke
     assert elsewhere.requests == []
 
 
-def test_the_environments_proxies_and_passwords_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxies_and_passwords_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     assert received_from(answering()).exact
@@ -165,20 +165,20 @@ def test_many_threads_share_a_client() -> None:
     assert len(app.requests) == 40
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_process_opens_connections_of_its_own() -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_process_opens_new_connections() -> None:
     app = answering()
     with client_of(app, timeout=60, retries=0) as client:
         client.gamma(PROBLEM)
         transport: Any = client._backend._transport  # type: ignore[attr-defined]
         mine = transport._client()
-        transport._process = -1  # as if this were the child
+        transport._process = -1  # as if in the child
         assert client.gamma(PROBLEM).exact
         assert transport._client() is not mine
         mine.close()
 
 
-def test_a_closed_client_says_so() -> None:
+def test_the_error_of_a_closed_client_is_clear() -> None:
     with serving(answering()) as url:
         with DarrmClient(url) as client:
             client.gamma(PROBLEM)
@@ -202,16 +202,16 @@ def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
         DarrmClient("http://localhost", **options)
 
 
-SECRET = "darrm_0badc0de_5ecre7"  # noqa: S105 — nobody's
+SECRET = "darrm_0badc0de_5ecre7"  # noqa: S105 — not a real secret
 
 
 def hints(error: BaseException) -> str:
-    """Return everything that a traceback of an error would show."""
+    """Return the full traceback of an error."""
     return "".join(traceback.format_exception(error))
 
 
 @pytest.mark.parametrize("around", ["{}\n", "{}\r\n", " {}\t", "\n{}"])
-def test_a_key_read_from_a_file_loses_its_line_end(around: str) -> None:
+def test_the_line_end_of_a_key_from_a_file_is_removed(around: str) -> None:
     app = answering()
     with client_of(app, key=around.format(SECRET), retries=0) as client:
         client.gamma(PROBLEM)
@@ -222,9 +222,9 @@ def test_a_key_read_from_a_file_loses_its_line_end(around: str) -> None:
     "key", ["", "\n", f"{SECRET}\nX-Other: 1", f"{SECRET}\0", f"a {SECRET}", f"{SECRET}é", f"{SECRET}\x7f"]
 )
 @pytest.mark.parametrize("by", ["argument", "environment"])
-def test_invalid_keys_are_refused_by_name_and_not_shown(key: str, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_keys_are_refused_without_being_shown(key: str, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if by == "environment" and (key == "" or "\0" in key):
-        return  # which is unset, or cannot be set
+        return  # which is unset or cannot be set
     if by == "environment":
         monkeypatch.setenv("DARRM_KEY", key)
     with refused_input("key", "'…'") as refused:
@@ -278,11 +278,11 @@ def test_permanent_failures_are_raised_as_typed_errors(what: str, error: type[Cl
     assert app.requests == 3
 
 
-def test_a_connection_that_is_dropped_is_made_again() -> None:
+def test_a_dropped_connection_is_reopened() -> None:
     whole = json.dumps(RECORD).encode()
 
     def answer(connection: socket.socket, number: int) -> None:
-        if number == 0:  # reset, not closed
+        if number == 0:  # a reset instead of a close
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         elif number > 1:
             connection.sendall(
@@ -300,13 +300,13 @@ def test_an_unreachable_server_is_reported_after_all_retries() -> None:
             client.gamma(PROBLEM)
 
 
-def test_a_silent_server_does_not_hold_a_call_beyond_its_time() -> None:
+def test_a_call_to_a_silent_server_ends_at_its_timeout() -> None:
     app = Flaky(answering(), ["silent"] * 9)
     with client_of(app, timeout=0.3) as client, pytest.raises(DeadlineExceeded, match=r"within 0\.3 s"):
         client.gamma(PROBLEM)
 
 
-def test_a_server_that_drips_does_not_either() -> None:
+def test_a_call_to_a_slow_server_ends_at_its_timeout() -> None:
     def drip(connection: socket.socket, _number: int) -> None:
         connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n")
         for _ in range(200):
@@ -317,10 +317,10 @@ def test_a_server_that_drips_does_not_either() -> None:
         client.gamma(PROBLEM)
 
 
-def test_an_answer_without_end_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("darrm_client.http_backend.MAX_ANSWER_BYTES", 10_000)
     with pytest.raises(VerificationFailed, match="more than 10000 bytes"):
-        received_from(telling(b" " * 100_000))
+        received_from(always(b" " * 100_000))
 
 
 def test_a_server_that_does_not_speak_http_is_reported() -> None:
@@ -329,8 +329,8 @@ def test_a_server_that_does_not_speak_http_is_reported() -> None:
         client.gamma(PROBLEM)
 
 
-def test_a_wait_beyond_the_deadline_is_not_waited() -> None:
-    app = telling({"detail": "Closed for the week."}, 503, retry_after="604800")
+def test_a_retry_after_beyond_the_deadline_is_not_awaited() -> None:
+    app = always({"detail": "Closed for the week."}, 503, retry_after="604800")
     closed = pytest.raises(ServiceBusy, match="Closed for the week")
     with client_of(app, timeout=60) as client, closed as refused:
         client.gamma(PROBLEM)
@@ -338,7 +338,7 @@ def test_a_wait_beyond_the_deadline_is_not_waited() -> None:
     assert len(app.requests) == 1
 
 
-def test_waits_grow_are_spread_and_honour_the_service() -> None:
+def test_delays_grow_with_jitter_and_respect_the_service() -> None:
     for tried in range(40):
         assert retry_delay(tried, None, 0.5) * 2 == retry_delay(tried, None, 1.0) <= 10
         assert retry_delay(tried, 3.0, 0.5) > 3.0
@@ -352,7 +352,7 @@ def test_waits_grow_are_spread_and_honour_the_service() -> None:
     [("0", 0, 0), ("7", 7, 7), ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0), ("soon", None, None), ("-1", None, None)],
 )
 def test_retry_after_is_read_as_seconds_or_a_date(header: str, least: float | None, most: float | None) -> None:
-    app = telling({}, 503, retry_after=header)
+    app = always({}, 503, retry_after=header)
     with client_of(app, retries=0) as client, pytest.raises(ServiceBusy) as refused:
         client.gamma(PROBLEM)
     assert refused.value.retry_after == least == most
@@ -388,13 +388,15 @@ def problem_details(status: int, kind: str, **more: Any) -> tuple[int, Any]:
         ((400, b"\xff\xfe"), ServiceFailed),
     ],
 )
-def test_a_refusal_is_a_typed_error_with_the_services_words(answer: tuple[int, Any], error: type[DarrmError]) -> None:
+def test_a_refusal_is_a_typed_error_with_the_message_of_the_service(
+    answer: tuple[int, Any], error: type[DarrmError]
+) -> None:
     with pytest.raises(error, match=r"Why\.|status") as refused:
         received_from(Ruled(lambda *_: answer))
     assert type(refused.value) is error
 
 
-def test_an_invalid_field_is_named() -> None:
+def test_the_error_of_an_invalid_field_names_it() -> None:
     told = [{"field": "epsilon", "detail": "epsilon is bad."}, {"field": "K", "detail": "K is bad."}]
     error = error_of(422, {"type": "urn:darrm-opt:problem:invalid-input", "detail": "Both.", "errors": told})
     assert isinstance(error, InvalidRequest)
@@ -415,7 +417,7 @@ def test_details_of_any_type_make_an_error() -> None:
                 assert getattr(error, "seconds", None) is None or isinstance(error, RequestTooLarge)
 
 
-# ---------------------------------------------------------------------------------------------------- a lying server
+# ---------------------------------------------------------------------------------------------------- false answers
 
 
 def flipped(value: float, bit: int) -> float:
@@ -424,11 +426,11 @@ def flipped(value: float, bit: int) -> float:
     return float(other)
 
 
-def test_one_bit_on_both_sides_is_refused_or_proved() -> None:
-    """Flipped alike on both sides, γ stays a noise function: what comes through is private all the same."""
+def test_one_flipped_bit_on_both_sides_is_refused_or_proved() -> None:
+    """With the same bit flipped on both sides γ is still a noise function: if accepted, it is private."""
     told = copy.deepcopy(RECORD)
     outcomes = set()
-    app = telling(told)
+    app = always(told)
     with client_of(app, retries=0, timeout=60) as client:
         for bit in range(64):
             told["gamma"] = list(RECORD["gamma"])
@@ -491,11 +493,11 @@ LIES: dict[str, Lie] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_an_answer_that_was_altered_is_refused(lie: str) -> None:
+def test_an_altered_answer_is_refused(lie: str) -> None:
     told = copy.deepcopy(RECORD)
     LIES[lie](told)
     with pytest.raises(VerificationFailed):
-        received_from(telling(told))
+        received_from(always(told))
 
 
 @pytest.mark.parametrize(
@@ -504,7 +506,7 @@ def test_an_answer_that_was_altered_is_refused(lie: str) -> None:
 )
 def test_invalid_answers_are_refused(body: bytes) -> None:
     with pytest.raises(VerificationFailed):
-        received_from(telling(body))
+        received_from(always(body))
 
 
 def paths(content: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -526,7 +528,7 @@ LABELLED = {**RECORD, "nearest": LABEL}
 
 
 @given(st.sampled_from([(RECORD, at) for at in paths(RECORD)] + [(LABELLED, at) for at in paths(LABELLED)]), ANYTHING)
-def test_whatever_stands_where_in_an_answer_it_is_proved_or_refused(place: tuple[Any, Any], instead: Any) -> None:
+def test_any_value_anywhere_in_an_answer_is_proved_or_refused(place: tuple[Any, Any], instead: Any) -> None:
     whole, path = place
     told = copy.deepcopy(whole)
     inner = told
@@ -548,21 +550,21 @@ def test_a_problem_with_weaker_privacy_is_refused_even_if_labelled() -> None:
     weaker = Problem.from_allowance(K=11, m=4, epsilon=0.0892, Delta=1e-4)
     told = {**solution_record(solve(weaker)), "nearest": {"designed_for": problem_record(weaker), "note": ""}}
     with pytest.raises(NotPrivate):
-        received_from(telling(told))
+        received_from(always(told))
 
 
-def test_the_nearest_answer_is_labelled_and_proved_for_what_was_asked() -> None:
+def test_the_nearest_answer_is_labelled_and_verified_for_the_question() -> None:
     nearest = solve(STRONGER)
     label = {"designed_for": problem_record(STRONGER), "note": "near"}
-    found = received_from(telling({**solution_record(nearest), "nearest": label}))
+    found = received_from(always({**solution_record(nearest), "nearest": label}))
     assert (found.exact, found.designed_for, found.problem) == (False, STRONGER, PROBLEM)
     assert found.certificate.bound >= verify(PROBLEM, nearest.gamma).bound
-    assert found.upper_bound == 1.0  # the other problem's bound says nothing of this one's best
+    assert found.upper_bound == 1.0  # the bound of the other problem does not hold for this one
     assert found.gap >= solve(PROBLEM).utility - found.utility > 0
     assert any("nearest stored answer" in text for text in found.warnings)
 
 
-def test_a_label_does_not_make_another_number_of_voters_right() -> None:
+def test_a_labelled_answer_for_another_number_of_voters_is_refused() -> None:
     other = Problem.from_allowance(K=13, m=2, epsilon=0.0892, Delta=1e-4, delta=1e-4)
     told = {**solution_record(solve(other)), "nearest": {**LABEL, "designed_for": problem_record(other)}}
     with pytest.raises(VerificationFailed, match="another problem"):
@@ -582,13 +584,13 @@ def test_a_monotone_gamma_must_be_monotone() -> None:
 # ------------------------------------------------------------------------------------------- curves and other answers
 
 
-def test_every_gamma_of_a_curve_is_proved() -> None:
+def test_every_gamma_of_a_curve_is_verified() -> None:
     told: dict[str, Any] = {"p": [0.5, 1.0], "curves": {"optimal": {"gamma": RECORD["gamma"], "tv_error": [0, 0]}}}
-    with client_of(telling(told), retries=0) as client:
+    with client_of(always(told), retries=0) as client:
         found = client.ask(Curve.of(ASKED | {"points": 2}))
         own = error_curve(SOLUTION.noise, [0.5, 1.0])
         assert found.noise == {"optimal": SOLUTION.noise}
-        assert found.curves["optimal"].tv_error.tolist() == own.tv_error.tolist()  # whatever the answer says of them
+        assert found.curves["optimal"].tv_error.tolist() == own.tv_error.tolist()  # whatever the answer claims
         told["curves"]["majority"] = {"gamma": [1.0] * 12}
         with pytest.raises(NotPrivate):
             client.ask(Curve.of(ASKED | {"points": 2}))
@@ -597,12 +599,12 @@ def test_every_gamma_of_a_curve_is_proved() -> None:
             client.ask(Curve.of(ASKED | {"points": 2}))
 
 
-def test_every_point_of_a_tradeoff_is_proved_for_its_own_target() -> None:
+def test_every_point_of_a_tradeoff_is_verified_for_its_target() -> None:
     one = Problem.from_allowance(11, 1, 0.0892, 1e-4)
     claims = {"utility": solve(one).utility, "upper_bound": 1.0, "status": "optimal"}
     point = {"problem": problem_record(one), "gamma": solve(one).gamma.tolist(), **claims}
     told: dict[str, Any] = {"points": [point, {**RECORD, "problem": problem_record(PROBLEM)}]}
-    with client_of(telling(told), retries=0) as client:
+    with client_of(always(told), retries=0) as client:
         found = client.ask(TradeoffQuestion.of(TRADED | {"ms": [1.0, 3.0]}))
         assert [each.problem for each in found.points] == [one, PROBLEM]
         assert found.points[0].utility == pytest.approx(solve(one).utility)
@@ -625,7 +627,7 @@ def test_every_point_of_a_tradeoff_is_proved_for_its_own_target() -> None:
 
 def test_a_profile_is_computed_again() -> None:
     told: dict[str, Any] = {"gamma": RECORD["gamma"], "epsilon": [0.0, 0.2676], "delta": [0.0, 0.0]}
-    with client_of(telling(told), retries=0) as client:
+    with client_of(always(told), retries=0) as client:
         found = client.ask(Profile.of(ASKED | {"epsilons": [0.0, 0.2676]}))
         assert found.deltas[0] > found.deltas[1] > 0
         assert found.deltas[1] <= PROBLEM.target.delta
@@ -635,9 +637,9 @@ def test_a_profile_is_computed_again() -> None:
             client.ask(Profile.of(ASKED | {"epsilons": [0.1]}))
 
 
-def test_verify_rests_on_this_process() -> None:
+def test_verify_is_computed_in_this_process() -> None:
     told: dict[str, Any] = {"private": True, "problem": problem_record(PROBLEM), "certificate": {}}
-    with client_of(telling(told), retries=0) as client:
+    with client_of(always(told), retries=0) as client:
         assert client.verify(PROBLEM, SOLUTION.gamma) == verify(PROBLEM, SOLUTION.gamma)
         with pytest.raises(NotPrivate):
             client.verify(PROBLEM, [1.0] * 12)
@@ -662,7 +664,7 @@ def test_verify_rests_on_this_process() -> None:
     ],
 )
 @pytest.mark.parametrize("verb", ["compare", "plan"])
-def test_an_answer_about_another_budget_is_rejected(verb: str, change: dict[str, Any], words: str) -> None:
+def test_an_answer_for_another_budget_is_refused(verb: str, change: dict[str, Any], words: str) -> None:
     question: type[Question] = QUESTIONS[verb]
     asked = {"K": 3, "epsilon": 0.3, "queries": 4, "total_epsilon": 1.0, "total_delta": 1e-3, "fresh": True}
     told: dict[str, Any] = {
@@ -679,7 +681,7 @@ def test_an_answer_about_another_budget_is_rejected(verb: str, change: dict[str,
         "warnings": [],
     }
     answer = dict(told)
-    with client_of(telling(answer), retries=0) as client:
+    with client_of(always(answer), retries=0) as client:
         ask = partial(client.ask, question.of(asked | {"n": 100, "subsample_size": 5}))
         found = ask()
         assert (found.rows if verb == "compare" else found.options) == ()
@@ -687,11 +689,11 @@ def test_an_answer_about_another_budget_is_rejected(verb: str, change: dict[str,
         with pytest.raises(VerificationFailed, match=words):
             ask()
         answer |= told
-        with pytest.raises(VerificationFailed, match="draw"):  # no draw was asked about
+        with pytest.raises(VerificationFailed, match="draw"):  # without a draw in the question
             client.ask(question.of(asked))
 
 
-def test_a_batch_keeps_its_order_and_tells_each_error() -> None:
+def test_a_batch_keeps_its_order_and_reports_each_error() -> None:
     bad = problem_details(422, "invalid-input", field="K")[1]
     louder = {**RECORD, "gamma": [1.0] * 12}
     results = [
@@ -716,7 +718,7 @@ def test_a_batch_keeps_its_order_and_tells_each_error() -> None:
 
 
 class Office(Ruled):
-    """A service whose every design takes three looks at its job."""
+    """A service in which each job is done at its third request."""
 
     def __init__(self, end: str = "done") -> None:
         self.looks = 0
@@ -742,7 +744,7 @@ class Office(Ruled):
         return 200, {**job, "state": self.end if self.looks >= 3 else "running", "reason": "it was hard"}
 
 
-def test_an_answer_that_takes_longer_is_waited_for() -> None:
+def test_the_client_waits_for_a_job() -> None:
     office = Office()
     assert received_from(office).exact
     assert office.requests[0] == ("POST", "/v1/gamma")
@@ -751,13 +753,13 @@ def test_an_answer_that_takes_longer_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(("end", "text"), [("failed", "it was hard"), ("cancelled", "was cancelled")])
-def test_a_job_without_an_answer_says_why(end: str, text: str) -> None:
+def test_the_error_of_a_job_without_an_answer_has_the_reason(end: str, text: str) -> None:
     with pytest.raises(JobFailed, match=text):
         received_from(Office(end))
 
 
 class Clock:
-    """A clock of the client that is ahead by what the client would have slept, times ``pace``."""
+    """A clock that advances by the sleeps of the client, times ``pace``, instead of waiting."""
 
     def __init__(self) -> None:
         self.ahead, self.pace = 0.0, 1.0
@@ -778,7 +780,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.mark.usefixtures("clock")
-def test_waiting_for_a_job_ends_in_time() -> None:
+def test_waiting_for_a_job_ends_at_the_deadline() -> None:
     with client_of(Office("running"), timeout=300) as client:
         with pytest.raises(DeadlineExceeded, match="is running after 300 s; wait again to continue"):
             client.gamma(PROBLEM)
@@ -786,7 +788,7 @@ def test_waiting_for_a_job_ends_in_time() -> None:
             client.jobs.wait(PROBLEM)
 
 
-def test_a_look_at_a_job_that_comes_too_late_says_that_the_job_can_be_waited_for_again(clock: Clock) -> None:
+def test_the_error_of_a_late_poll_tells_that_the_job_can_be_awaited_again(clock: Clock) -> None:
     clock.pace = 1e6
     late = pytest.raises(DeadlineExceeded, match="is queued after 300 s; wait again to continue")
     with client_of(Office("running"), timeout=300) as client, late as refusal:
@@ -795,7 +797,7 @@ def test_a_look_at_a_job_that_comes_too_late_says_that_the_job_can_be_waited_for
 
 
 @pytest.mark.usefixtures("clock")
-def test_the_nearest_answer_that_a_job_came_with_is_taken_when_the_time_is_over() -> None:
+def test_at_the_deadline_the_nearest_answer_of_a_job_is_returned() -> None:
     label = {"exact": False, "designed_for": problem_record(STRONGER), "designed_shape": "free", "id": "", "label": ""}
     near = {**RECORD, **solution_record(solve(STRONGER)), "nearest": label}
 
@@ -806,11 +808,11 @@ def test_the_nearest_answer_that_a_job_came_with_is_taken_when_the_time_is_over(
     with client_of(Ruled(rule), timeout=300) as client:
         found = client.gamma(PROBLEM)
         assert (found.exact, found.designed_for) == (False, STRONGER)
-        with pytest.raises(DeadlineExceeded):  # the answer to this question, or none
+        with pytest.raises(DeadlineExceeded):  # the answer to this question or none
             client.ask(Curve.of(ASKED))
 
 
-def test_a_result_that_is_gone_is_waited_for_again() -> None:
+def test_a_removed_result_is_requested_again() -> None:
     answers = iter([(202, {"id": RECORD["id"], "state": "queued"}), (200, RECORD)])
 
     def rule(_method: str, path: str, _body: Any) -> tuple[int, Any]:
@@ -820,8 +822,8 @@ def test_a_result_that_is_gone_is_waited_for_again() -> None:
         assert client.jobs.wait(PROBLEM).exact
 
 
-def test_jobs_are_listed_page_after_page() -> None:
-    """The second page has none of them, and yet a next one."""
+def test_jobs_are_listed_across_pages() -> None:
+    """The second page is empty but has a next one."""
     queries: list[str] = []
 
     async def app(scope: Any, _receive: Any, send: Any) -> None:
@@ -837,7 +839,7 @@ def test_jobs_are_listed_page_after_page() -> None:
     assert queries == ["state=done", "state=done&after=1", "state=done&after=2"]
 
 
-def test_jobs_are_submitted_seen_waited_for_and_cancelled() -> None:
+def test_jobs_are_submitted_read_awaited_and_cancelled() -> None:
     with client_of(Office(), timeout=60) as client:
         job = client.jobs.submit(PROBLEM)
         assert (job.id, job.state, job.over) == (DesignSpec(PROBLEM).key, "queued", False)
@@ -853,7 +855,7 @@ def test_events_are_read_to_the_end_of_the_job() -> None:
     assert found == [("progress", {"round": 1}), ("progress", {"round": 2}), ("end", {"state": "done"})]
 
 
-def test_a_stream_of_events_that_breaks_is_opened_again() -> None:
+def test_a_broken_event_stream_is_reopened() -> None:
     office = Office()
     app = Flaky(office, ["503", "break", "page"])
     with client_of(app, timeout=60) as client:
@@ -862,11 +864,11 @@ def test_a_stream_of_events_that_breaks_is_opened_again() -> None:
 
 
 def test_errors_can_be_pickled_and_shown() -> None:
-    """A training framework carries them from process to process."""
+    """As training frameworks pass them between processes."""
     for error in (
         error_of(422, {"type": "urn:darrm-opt:problem:invalid-input", "detail": "K is bad.", "field": "K"}),
         error_of(503, {"detail": "Later."}, 3.0),
         VerificationFailed("No."),
     ):
-        again = pickle.loads(pickle.dumps(error))  # noqa: S301 — our own
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301 — pickled here
         assert (type(again), str(again)) == (type(error), str(error))

@@ -1,4 +1,4 @@
-"""The client and the real service: what one sends the other takes, what comes back is proved."""
+"""The client and the real service: accepted requests and verified answers."""
 
 from __future__ import annotations
 
@@ -56,20 +56,20 @@ def test_gamma_is_that_of_the_solver(client: DarrmClient) -> None:
     assert client.gamma(PROBLEM, "shared(2,5)", "monotone").noise.is_monotone
 
 
-def test_a_batch_has_an_answer_or_an_error_each(client: DarrmClient) -> None:
+def test_a_batch_has_an_answer_or_an_error_for_each_problem(client: DarrmClient) -> None:
     too_many = Problem.from_allowance(K=MAX_VOTERS + 2, m=3, epsilon=0.1)
     found = client.batch([*OTHERS, too_many, DesignSpec(PROBLEM, "uniform")])
     assert [type(one) for one in found[:2] + found[3:]] == [VerifiedAnswer] * 3
     assert isinstance(found[2], InvalidRequest | RequestTooLarge)
 
 
-def test_a_field_out_of_range_is_named_by_the_service(client: DarrmClient) -> None:
+def test_the_service_names_a_field_out_of_range(client: DarrmClient) -> None:
     with pytest.raises(InvalidRequest, match=str(MAX_VOTERS)) as refused:
         client.gamma(Problem.from_allowance(K=MAX_VOTERS + 2, m=3, epsilon=0.1))
     assert refused.value.argument == "K"
 
 
-def test_jobs_from_submission_to_answer(client: DarrmClient) -> None:
+def test_jobs_are_followed_from_submission_to_answer(client: DarrmClient) -> None:
     problem = Problem.from_allowance(K=21, m=4, epsilon=0.1, Delta=1e-5)
     job = client.jobs.submit(problem)
     assert job.id == DesignSpec(problem).key
@@ -82,7 +82,7 @@ def test_jobs_from_submission_to_answer(client: DarrmClient) -> None:
         client.jobs.get("0" * 64)
 
 
-def test_a_long_job_is_left_and_cancelled(client: DarrmClient) -> None:
+def test_a_long_job_is_abandoned_and_cancelled(client: DarrmClient) -> None:
     job = client.jobs.submit(LONG)
     with pytest.raises(DeadlineExceeded, match=r"wait again to continue|did not respond within"):
         client.jobs.wait(LONG, timeout=0.3)
@@ -91,7 +91,7 @@ def test_a_long_job_is_left_and_cancelled(client: DarrmClient) -> None:
     assert client.jobs.get(job.id).over
 
 
-def test_a_service_that_only_keeps_gives_the_nearest(tmp_path: Path) -> None:
+def test_a_service_without_solving_gives_the_nearest_answer(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'kept.sqlite'}"
     store = open_store(url)
     cached_solve(OTHERS[1], store=store)
@@ -105,18 +105,18 @@ def test_a_service_that_only_keeps_gives_the_nearest(tmp_path: Path) -> None:
             client.gamma(Problem.from_allowance(K=13, m=3, epsilon=0.1))
 
 
-def test_the_file_of_a_service_is_a_table(tmp_path: Path) -> None:
+def test_the_store_of_a_service_is_readable_as_a_table(tmp_path: Path) -> None:
     path = tmp_path / "cache.sqlite"
     app = create_app(Settings(cache_url=f"sqlite:///{path}", solvers=1, wait_seconds=60))
     with serving(app) as place, DarrmClient(place, timeout=60) as client:
         asked = client.gamma(PROBLEM)
-        with DarrmClient(path.as_uri()) as beside:  # while it is served
+        with DarrmClient(path.as_uri()) as beside:  # during service
             assert beside.gamma(PROBLEM).gamma.tolist() == asked.gamma.tolist()
     with DarrmClient(path.as_uri()) as client:
         assert client.gamma(PROBLEM).gamma.tolist() == asked.gamma.tolist()
 
 
-def test_the_documents_example_runs(service: str) -> None:
+def test_the_documented_example_runs(service: str) -> None:
     document = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The client without a service: the same surface from a table file, answers from it proved like any other."""
+"""The client without a service: the same interface over a table file, with verified answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MISSING = Problem.from_allowance(K=13, m=3, epsilon=0.0892, Delta=1e-4)
 
 
 def written(folder: Path, kind: str) -> str:
-    """Write the three solutions as a table; return its URL."""
+    """Write three solutions as a table; return its URL."""
     path = folder / f"a table{kind}"
     records = [solution_record(SOLUTIONS[problem]) for problem in PROBLEMS]
     if kind in {".sqlite", ".db"}:
@@ -50,7 +50,7 @@ def written(folder: Path, kind: str) -> str:
     elif kind == ".jsonl":
         path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
     else:
-        path.write_text("".join(json.dumps(record, indent=2) for record in records))  # as printed, one after another
+        path.write_text("".join(json.dumps(record, indent=2) for record in records))  # as printed, one after the other
     return path.as_uri()
 
 
@@ -68,13 +68,13 @@ def test_an_answer_of_the_table_is_that_of_the_solver(table: str) -> None:
             assert found.certificate.bound >= verify(problem, found.gamma).bound
 
 
-def test_a_job_switches_by_its_environment(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_selects_the_table(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_URL", table)
     with DarrmClient() as client:
         assert client.gamma(PROBLEM).utility == SOLUTIONS[PROBLEM].utility
 
 
-def test_what_the_table_lacks_is_told_with_its_name_and_what_is_near(table: str) -> None:
+def test_the_error_of_a_missing_answer_names_the_table_and_its_contents(table: str) -> None:
     with DarrmClient(table) as client:
         said = r"a table\.[a-z?=]+ has no answer to this problem.* The table has answers for K = 11\.$"
         with pytest.raises(AnswerNotFound, match=said):
@@ -92,7 +92,7 @@ def test_what_the_table_lacks_is_told_with_its_name_and_what_is_near(table: str)
             client.jobs.get("0" * 64)
 
 
-def test_the_nearest_answer_is_given_and_labelled(table: str) -> None:
+def test_the_nearest_answer_is_returned_and_labelled(table: str) -> None:
     between = Problem.from_allowance(K=11, m=2.5, epsilon=0.0892, Delta=1e-4)
     with DarrmClient(table) as client:
         found = client.gamma(between)
@@ -103,13 +103,13 @@ def test_the_nearest_answer_is_given_and_labelled(table: str) -> None:
         assert any("nearest stored answer" in text for text in found.warnings)
         weaker = Problem.from_allowance(K=11, m=2.5, epsilon=0.08, Delta=1e-4)
         assert client.gamma(weaker).designed_for in PROBLEMS
-        with pytest.raises(AnswerNotFound):  # nothing that is kept is as private
+        with pytest.raises(AnswerNotFound):  # no stored answer is as private
             client.gamma(Problem.from_allowance(K=11, m=0.5, epsilon=0.0892, Delta=1e-4))
         traded = client.ask(TradeoffQuestion.of(ASKED | {"delta": None, "ms": [2.0, 2.5]}))
         assert traded.points[0].utility == pytest.approx(traded.points[1].utility)
 
 
-def test_a_monotone_answer_stands_in_for_a_free_one(tmp_path: Path) -> None:
+def test_a_monotone_answer_is_returned_for_a_free_question(tmp_path: Path) -> None:
     path = tmp_path / "table.jsonl"
     path.write_text(json.dumps(solution_record(solve(PROBLEM, shape="monotone"))))
     with DarrmClient(path.as_uri()) as client:
@@ -118,7 +118,7 @@ def test_a_monotone_answer_stands_in_for_a_free_one(tmp_path: Path) -> None:
         assert (found.exact, found.designed_for) == (False, PROBLEM)
 
 
-def test_the_whole_surface_is_there(table: str) -> None:
+def test_the_table_has_the_whole_interface_of_the_service(table: str) -> None:
     with DarrmClient(table) as client:
         traded = client.ask(TradeoffQuestion.of(ASKED | {"delta": None, "ms": [1.0, 2.0, 3.0]}))
         assert [point.utility for point in traded.points] == [SOLUTIONS[problem].utility for problem in PROBLEMS]
@@ -138,7 +138,7 @@ def test_the_whole_surface_is_there(table: str) -> None:
 
 
 def test_a_plan_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
-    """As `plan` makes it here; and a time limit that is too short for anything leaves what is quick, with a warning."""
+    """It equals that of `plan`; at a very short time limit the quick options remain, with a warning."""
     total, bags = Privacy(2.0, 0.01), Bags(60, 6, replacement=False)
     asked = BAGGED | {"total_epsilon": 2.0, "total_delta": 0.01}
     with DarrmClient(written(tmp_path, ".jsonl")) as client:
@@ -151,7 +151,7 @@ def test_a_plan_of_bagged_voters_needs_no_table(tmp_path: Path) -> None:
     assert not any(option.fits for option in hurried.options)
 
 
-def test_a_table_that_cannot_be_written_is_read(tmp_path: Path) -> None:
+def test_a_read_only_table_is_read(tmp_path: Path) -> None:
     url = written(tmp_path, ".sqlite")
     before = sorted(path.name for path in tmp_path.iterdir())
     tmp_path.chmod(0o500)
@@ -163,7 +163,7 @@ def test_a_table_that_cannot_be_written_is_read(tmp_path: Path) -> None:
         tmp_path.chmod(0o700)
 
 
-def test_an_altered_row_is_not_an_answer(tmp_path: Path) -> None:
+def test_an_altered_row_is_not_used(tmp_path: Path) -> None:
     record = solution_record(SOLUTIONS[PROBLEM])
     record["gamma"] = [1.0] * 12
     record["utility"] = record["upper_bound"] = 1.0
@@ -211,7 +211,7 @@ def test_invalid_table_files_are_refused(
         DarrmClient(path.as_uri())
 
 
-def test_an_empty_table_holds_nothing(tmp_path: Path) -> None:
+def test_an_empty_table_has_no_answers(tmp_path: Path) -> None:
     path = tmp_path / "empty.jsonl"
     path.write_text("")
     with DarrmClient(path.as_uri()) as client:
@@ -220,7 +220,7 @@ def test_an_empty_table_holds_nothing(tmp_path: Path) -> None:
         assert list(client.jobs.list()) == []
 
 
-def test_what_a_table_has_not_is_said(tmp_path: Path) -> None:
+def test_the_error_of_an_unsupported_call_names_it(tmp_path: Path) -> None:
     place = tmp_path / "table.jsonl"
     place.write_text(json.dumps(solution_record(solve(Problem.from_allowance(K=3, m=1, epsilon=0.1)))))
     with DarrmClient(place.as_uri()) as client:
@@ -260,7 +260,7 @@ def test_a_table_file_answers_for_classes_and_for_groups(
         assert cost.mechanism.epsilon(20, 1e-5) == cost.epsilon <= 1.0
 
 
-def test_a_table_answers_where_the_service_does_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_table_answers_if_the_service_does_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     away, table = "http://127.0.0.1:1", written(tmp_path, ".jsonl")
     with DarrmClient(away, retries=0, fallback=table) as client, caplog.at_level(logging.WARNING, "darrm_client"):
         answer = client.gamma(PROBLEM)

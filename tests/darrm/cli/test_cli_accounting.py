@@ -1,4 +1,4 @@
-"""What many releases cost, the profile of one, and bagging: the paper's tables as printed, and what is refused."""
+"""`darrm compose`, the profile of a release, and bagging: the printed tables of the paper, and refusals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def accounts(*arguments: str, given: str = "") -> Any:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row['table']} {row['quantity']} {row['inputs']}")
-def test_the_papers_tables_as_printed(row: dict[str, str]) -> None:
+def test_the_tables_of_the_paper_are_reproduced_as_printed(row: dict[str, str]) -> None:
     inputs, decimals = json.loads(row["inputs"]), int(row["printed_decimals"])
     if row["table"] == "Table 4":
         searches: tuple[Literal["continuous", "grid"], ...] = ("continuous", "grid")
@@ -55,7 +55,7 @@ def test_the_papers_tables_as_printed(row: dict[str, str]) -> None:
     assert round(value, decimals) == float(row["expected"])
 
 
-def test_every_table_is_there() -> None:
+def test_every_table_is_tested() -> None:
     assert {row["table"] for row in ROWS} == {f"Table {number}" for number in (2, 3, 4, 5, 7, 9)}
 
 
@@ -68,12 +68,12 @@ def test_a_problem_is_designed_and_accounted_exactly() -> None:
     assert table["best"]["epsilon"] == min(total["epsilon"] for total in table.values())
 
 
-def test_voters_that_were_trained_once_have_another_account() -> None:
+def test_voters_trained_once_have_another_account() -> None:
     table = accounts(*MNIST, "--queries", "100", "--slack", "1e-4")
     assert list(table) == ["simple", "general", "optimal", "pld", "profile", "bits", "models", "best"]
     assert (
         table["simple"]["epsilon"] > 1000
-    )  # 100·(mε, δ) is false, and γ shows nearly all of votes that are not private
+    )  # 100·(mε, δ) is false, and γ reveals nearly all of the votes, which are not private
     assert table["best"] == table["models"] | {"method": "models"}
     assert table["models"]["epsilon"] < 11 * 0.0892
     text = run("compose", *MNIST, "--queries", "100", "--slack", "1e-4").stdout
@@ -83,7 +83,7 @@ def test_voters_that_were_trained_once_have_another_account() -> None:
     assert text.endswith(f"The voters were taken to have been trained once. {FRESH}\n")
 
 
-def test_a_saved_answer_gives_the_same(tmp_path: Path) -> None:
+def test_a_saved_answer_gives_the_same_totals(tmp_path: Path) -> None:
     path = tmp_path / "gamma.json"
     assert run("solve", *MNIST, "--no-cache", "--output", str(path)).exit_code == 0
     options = ("--queries", "20", "--total-delta", "0.006", "--fresh")
@@ -109,14 +109,14 @@ def test_a_refusal_is_part_of_the_answer() -> None:
 @pytest.mark.parametrize(
     ("each", "delta"), [("1e-9", 0.0), ("0.1", 1e-12), ("0.1", 0.0), ("0", 0.0)], ids=["tiny", "leaks", "usual", "none"]
 )
-def test_a_thousand_million_releases_get_what_scales(each: str, delta: float) -> None:
+def test_a_billion_releases_have_the_accounts_that_scale(each: str, delta: float) -> None:
     table = accounts("--epsilon", each, "--delta", str(delta), "--queries", str(10**9), "--slack", "1e-5")
     simple, general, best = (table[name]["epsilon"] for name in ("simple", "general", "optimal"))
     assert 10**9 * float(each) == pytest.approx(simple, rel=1e-12)
     assert best <= general <= simple
     if float(each):
-        assert best >= 10**9 * float(each) * math.tanh(float(each) / 2)  # the mean loss is what no slack takes away
-        assert table["pld"]["epsilon"] is None  # rounding alone takes more than δ, and the answer says so
+        assert best >= 10**9 * float(each) * math.tanh(float(each) / 2)  # no slack reduces the mean loss
+        assert table["pld"]["epsilon"] is None  # rounding alone exceeds δ, as the answer states
         assert "rounding" in table["pld"]["refused"]
 
 

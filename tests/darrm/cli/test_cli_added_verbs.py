@@ -1,4 +1,4 @@
-"""Verbs that installed packages add: listed, helped, completed and run as ours, which they cannot replace."""
+"""Verbs of installed packages: listed, with help, completed and run like built-in ones, which they cannot replace."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def count(word: Annotated[str, Argument("WORD", "A word.")]) -> None:
 
 POINTS = {
     "count": "their_verbs:COUNT",
-    "solve": "their_verbs:COUNT",  # ours
+    "solve": "their_verbs:COUNT",  # built-in
     "gone": "no_such_module:COUNT",
-    "odd": "their_verbs:__name__",  # no verb
+    "odd": "their_verbs:__name__",  # not a verb
 }
 
 
@@ -47,7 +47,7 @@ def ran(*words: str) -> int | str | None:
 
 
 @pytest.mark.usefixtures("added")
-def test_an_added_verb_is_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_added_verb_works_like_a_built_in_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.all_verbs() == (*cli.VERBS, "count")
     assert ran("count", "four") == 0
     assert capsys.readouterr().out == "4\n"

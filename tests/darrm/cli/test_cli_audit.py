@@ -1,4 +1,4 @@
-"""``darrm audit``: what it takes, what it answers, and its exit codes."""
+"""``darrm audit``: arguments, answers and exit codes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_claim_is_proved_or_refuted_and_the_exit_code_says_which() -> None:
+def test_the_exit_code_tells_whether_a_claim_is_proved_or_refuted() -> None:
     assert run_json("audit", *FLIP, "--total-epsilon", "1")["verdict"] == "proved"
     result = run("audit", *FLIP, "--total-epsilon", "0.9", "--json")
     assert (result.exit_code, '"private": false' in result.stdout) == (1, True)
@@ -30,13 +30,13 @@ def test_a_claim_is_proved_or_refuted_and_the_exit_code_says_which() -> None:
     assert "proved" in run("audit", *FLIP, "--total-epsilon", "1").stdout
 
 
-def test_a_mechanism_that_is_not_installed_is_named() -> None:
+def test_the_error_of_an_unknown_mechanism_names_it() -> None:
     said = refused("audit", "random_voter", "--share", "0.5", "--K", "7", "--total-epsilon", "0.3")
     assert "'random_voter'" in said
-    assert "gnmax" in said  # one that there is
+    assert "gnmax" in said  # an existing one
 
 
-def test_files_name_their_voters(tmp_path: Path) -> None:
+def test_the_voters_are_those_of_the_file(tmp_path: Path) -> None:
     table = tmp_path / "vote.csv"
     table.write_text("votes_0,votes_1,chance_0,chance_1\n1,0,0.6,0.4\n0,1,0.4,0.6\n", encoding="utf-8")
     found = run_json("audit", str(table), "--total-epsilon", "0.41")
@@ -52,7 +52,7 @@ def test_files_name_their_voters(tmp_path: Path) -> None:
     assert run("audit", str(record), "--queries", "4", "--total-epsilon", "1").exit_code == 1
 
 
-def test_black_boxes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_are_audited_as_black_boxes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     Path("strange_vote.py").write_text(BOX, encoding="utf-8")
@@ -65,5 +65,5 @@ def test_black_boxes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("audit", "--command", command, *words, "0.5").exit_code == 1
     Path("pairs.json").write_text("[[[2, 0], [1, 1]]]", encoding="utf-8")
     assert run("audit", "--command", command, *words, "0.5", "--pairs", "pairs.json").exit_code == 1
-    for wrong in ("true", "yes 1"):  # too few answers, and answers without end
+    for wrong in ("true", "yes 1"):  # too few answers, and endless ones
         assert "It must write one line" in run("audit", "--command", wrong, *words, "1").stderr

@@ -1,4 +1,4 @@
-"""``darrm cache``: what is kept, counted, checked, pruned and brought up to date."""
+"""``darrm cache``: list, count, check, prune and migrate."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def put(url: str, *bad: Row) -> None:
             store.put(row)
 
 
-def test_ls_lists_what_is_kept(url: str) -> None:
+def test_ls_lists_stored_answers(url: str) -> None:
     found = run_json("cache", "ls", "--url", url)
     assert [each["id"] for each in found] == [row.key for row in ROWS]
     by_voters = {each["K"]: each for each in found}
@@ -82,7 +82,7 @@ def test_ls_lists_what_is_kept(url: str) -> None:
     assert "rectangular" in text
 
 
-def test_stats_count(url: str) -> None:
+def test_stats_counts_answers_and_jobs(url: str) -> None:
     put(url, STALE)
     found = run_json("cache", "ls", "--count", "--url", url)
     assert "secret" not in found["url"]
@@ -97,7 +97,7 @@ def test_stats_count(url: str) -> None:
     assert "jobs     1 queued, 0 running" in run("cache", "ls", "--count", "--url", url).stdout
 
 
-def test_check_proves_every_answer_and_fails_if_one_is_wrong(url: str) -> None:
+def test_check_verifies_every_answer_and_fails_if_one_is_invalid(url: str) -> None:
     assert run_json("cache", "check", "--url", url) == []
     assert run("cache", "check", "--url", url).stdout == "Nothing is wrong: every answer was proved again.\n"
     put(url, BAD, STALE)
@@ -110,7 +110,7 @@ def test_check_proves_every_answer_and_fails_if_one_is_wrong(url: str) -> None:
     assert f"{STALE.key}: stale: it was written by version 0 of the answers; this is {CORE}" in result.stdout
 
 
-def test_prune_forgets_what_would_be_a_miss_and_old_jobs(url: str) -> None:
+def test_prune_removes_stale_answers_and_old_jobs(url: str) -> None:
     louder = json.loads(ROWS[0].record)
     louder["gamma"] = [1.0] * len(louder["gamma"])
     unproved = replace(ROWS[0], record=json.dumps(louder), digest=digest(json.dumps(louder)), key="2" * 64)
@@ -123,8 +123,8 @@ def test_prune_forgets_what_would_be_a_miss_and_old_jobs(url: str) -> None:
     assert run("cache", "rm", "--defective", "--url", url).stdout == "Removed: 0 answers, 0 jobs.\n"
 
 
-def test_migrate_brings_an_older_file_up_to_date(tmp_path: Path) -> None:
-    (tmp_path / "old.sqlite").touch()  # the oldest: without a table
+def test_migrate_updates_an_older_file(tmp_path: Path) -> None:
+    (tmp_path / "old.sqlite").touch()  # the oldest version, without a table
     url, last = f"sqlite:///{tmp_path / 'old.sqlite'}", len(MIGRATIONS)
     result = run("cache", "ls", "--url", url)
     assert (result.exit_code, result.stdout) == (4, "")
@@ -137,7 +137,7 @@ def test_migrate_brings_an_older_file_up_to_date(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("action", ["ls", "ls --count", "check"])
-def test_looking_makes_no_file(action: str, tmp_path: Path) -> None:
+def test_reading_commands_create_no_file(action: str, tmp_path: Path) -> None:
     result = run("cache", *action.split(), "--url", f"sqlite:///{tmp_path / 'deep' / 'cache.sqlite'}")
     assert result.exit_code == 4
     assert "the file does not exist" in result.stderr
@@ -145,17 +145,17 @@ def test_looking_makes_no_file(action: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("action", ["ls", "ls --count", "check", "rm --defective", "check --migrate"])
-def test_places_without_rows_do(action: str) -> None:
+def test_stores_without_rows_are_accepted(action: str) -> None:
     for url in ("off", "memory"):
         assert run("cache", *action.split(), "--url", url).exit_code == 0
 
 
-def test_the_place_is_the_setting_unless_it_is_named(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_store_is_that_of_the_settings(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_CACHE_URL", url)
     assert run_json("cache", "ls", "--count")["rows"] == 3
 
 
-def test_prune_of_a_table_for_reading_only_says_so(tmp_path: Path) -> None:
+def test_prune_of_a_read_only_store_is_refused(tmp_path: Path) -> None:
     open_store(f"sqlite:///{tmp_path / 'cache.sqlite'}").close()
     with closing(sqlite3.connect(tmp_path / "cache.sqlite")) as plain, plain:
         plain.execute("INSERT INTO darrm_solutions (key, core, record, digest, created) VALUES ('a', 1, '', '', '')")
@@ -164,7 +164,7 @@ def test_prune_of_a_table_for_reading_only_says_so(tmp_path: Path) -> None:
     assert "it is open for reading only" in result.stderr
 
 
-def test_tags_on_the_command_line(url: str) -> None:
+def test_tags_are_changed_on_the_command_line(url: str) -> None:
     key = ROWS[0].key
     assert run("cache", "tag", key, "round-2", "--url", url).stdout.strip() == f"{key}: round-2"
     [only] = json.loads(run("cache", "ls", "--url", url, "--tag", "round-2", "--json").stdout)

@@ -1,4 +1,4 @@
-"""`darrm cost`: a published setting, the way back from a total, what is written, and what is refused."""
+"""`darrm cost`: a published setting, calibration, written files and refusals."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALL = ("--K", "11", "--queries", "20")
 TOTAL = ("--total-epsilon", "1", "--total-delta", "1e-5")
 
 
-def test_a_published_setting() -> None:
+def test_the_total_of_a_published_setting() -> None:
     checked = ("--sigma", "40", "--check", "sigma=150,threshold=200,cap=286", "--queries", "640", "--delta", "1e-5")
     found = run_json("cost", "gnmax", "--K", "250", "--classes", "10", *checked)
     assert set(found) == {"mechanism", "parameter", "epsilon", "delta", "affected", "account", "design_hash", "zcdp"}
@@ -24,7 +24,7 @@ def test_a_published_setting() -> None:
 
 
 def test_a_check_needs_its_threshold() -> None:
-    """Of few voters it enters the cost: no threshold stands for all of them."""
+    """For few voters the total depends on it, so there is no default."""
     shape = ("cost", "gnmax", "--K", "3", "--classes", "3", "--sigma", "1.2", "--delta", "1e-5", "--check")
     assert "a number with a threshold" in refused(*shape, "sigma=1")
     costs = [run_json(*shape, f"sigma=1,threshold={votes}")["epsilon"] for votes in (0, 2)]
@@ -32,12 +32,12 @@ def test_a_check_needs_its_threshold() -> None:
 
 
 @pytest.mark.parametrize("name", calibrated_names())
-def test_what_is_calibrated_costs_what_it_says(name: str, tmp_path: Path) -> None:
+def test_a_calibrated_mechanism_has_the_stated_total(name: str, tmp_path: Path) -> None:
     found = run_json("cost", name, *SMALL, *TOTAL, "--output", str(tmp_path / "mechanism.json"))
     parameter, value = mechanism_class(name).parameter, found["parameter"]
     assert found["epsilon"] <= 1.0
     back = run_json("cost", name, *SMALL, f"--{parameter}", repr(value), "--delta", "1e-5")
-    assert back | {"design_hash": found["design_hash"]} == found  # a design is for the total that was asked
+    assert back | {"design_hash": found["design_hash"]} == found  # a design is for the requested total
     mechanism = mechanism_from_record(json.loads((tmp_path / "mechanism.json").read_text(encoding="utf-8")))
     assert mechanism.epsilon(20, 1e-5) == found["epsilon"]
     less_private = value * (1.01 if mechanism_class(name).increases else 1 / 1.01)
@@ -45,18 +45,18 @@ def test_what_is_calibrated_costs_what_it_says(name: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("affected", "words"), [(1, "at most 1 vote."), (3, "at most 3 votes.")])
-def test_a_cost_says_how_many_votes_one_record_moves(affected: int, words: str) -> None:
+def test_a_total_states_how_many_votes_a_record_moves(affected: int, words: str) -> None:
     given = () if affected == 1 else ("--affected", str(affected))
     for asked in (("--sigma", "10", "--delta", "1e-5"), ("--sigma", "10", "--delta", "0"), TOTAL):
         assert f"One record moves {words}" in run("cost", "gnmax", *SMALL, *asked, *given).stdout
         assert run_json("cost", "gnmax", *SMALL, *asked, *given)["affected"] == affected
     problem = ("--K", "11", "--m", "3", "--epsilon", "0.1", "--queries", "5", *given)
-    reached = 11 if affected == 1 else affected  # of a γ, one record reaches all by default
+    reached = 11 if affected == 1 else affected  # for a γ a record affects all voters by default
     assert f"; one record reaches at most {reached} voters:" in run("compose", *problem).stdout
     assert run_json("compose", *problem)["problem"]["affected"] == reached
 
 
-def test_the_account_is_named_and_without_one_nothing_is_proved() -> None:
+def test_the_account_is_named_and_without_one_there_is_no_total() -> None:
     shape = ("--K", "11", "--classes", "3", "--sigma", "9", "--delta", "0", "--check")
     listed, none = (("gnmax", *shape, f"threshold={votes},sigma=9") for votes in (5, 100_000))
     assert run("cost", *listed).stdout.endswith("by the account laws.\n")
@@ -64,7 +64,7 @@ def test_the_account_is_named_and_without_one_nothing_is_proved() -> None:
     assert "No account proves a finite ε at δ = 0." in run("cost", *none).stdout
 
 
-def test_the_curve_is_a_csv_of_the_same_accounts(tmp_path: Path) -> None:
+def test_the_curve_is_written_as_csv_of_the_same_accounts(tmp_path: Path) -> None:
     output = tmp_path / "curve.csv"
     words = ("cost", "gnmax", "--K", "11", "--sigma", "20", "--queries", "20", "--delta", "1e-5")
     told = run_json(*words, "--output", str(output))
@@ -81,9 +81,7 @@ def test_the_curve_is_a_csv_of_the_same_accounts(tmp_path: Path) -> None:
 SMALL_GNMAX = ("gnmax", "--K", "5", "--classes", "3", "--sigma", "3", "--delta", "1e-3")
 
 
-def test_a_file_that_is_named_as_a_mechanism_does_not_stand_in_its_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_with_the_name_of_a_mechanism_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("gnmax").write_text("{}", encoding="utf-8")
     assert run_json("cost", *SMALL_GNMAX)["parameter"] == 3.0

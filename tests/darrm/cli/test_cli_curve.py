@@ -1,4 +1,4 @@
-"""`darrm error-curve` and `darrm tradeoff`, and the comparison that they are made of."""
+"""`darrm error-curve` and `darrm tradeoff`, and their comparison with baselines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VOTERS = ("--K", "5", "--epsilon", "0.5")
 # ------------------------------------------------------------------------------------- over p
 
 
-def test_errors_over_p_hold_both_errors_of_each_noise_function() -> None:
+def test_errors_over_p_contain_both_errors_of_each_noise_function() -> None:
     answer = run_json("error-curve", *VOTERS, "--m", "2", "--points", "5")
     assert (answer["over"], answer["p"]) == ("p", [0.5, 0.625, 0.75, 0.875, 1.0])
     assert set(answer["curves"]) == {"optimal", *BASELINES}
@@ -39,7 +39,7 @@ def test_errors_over_p_hold_both_errors_of_each_noise_function() -> None:
             assert each["disagreement"][i] == pytest.approx(disagreement(each["gamma"], p), abs=1e-15)
 
 
-def test_errors_over_p_as_text_is_two_tables() -> None:
+def test_errors_over_p_as_text_are_two_tables() -> None:
     result = run("error-curve", *VOTERS, "--m", "2", "--points", "3")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
@@ -68,7 +68,7 @@ def test_errors_over_m_solves_each_allowance() -> None:
     assert answer["curves"]["subsampling"]["tv_error"][1] is not None
 
 
-def test_errors_over_m_by_default_goes_as_far_as_noise_helps() -> None:
+def test_errors_over_m_extend_by_default_as_far_as_noise_is_needed() -> None:
     answer = run_json("tradeoff", *VOTERS)
     assert answer["m"] == [1.0, 2.0, 3.0]
     errors = answer["curves"]["optimal"]["tv_error"]
@@ -76,7 +76,7 @@ def test_errors_over_m_by_default_goes_as_far_as_noise_helps() -> None:
     assert errors[-1] == pytest.approx(0, abs=1e-12)  # the plain majority of 5 costs 3ε
 
 
-def test_errors_over_m_as_text_has_a_dash_where_nothing_can_be_said() -> None:
+def test_errors_over_m_as_text_have_a_dash_if_undefined() -> None:
     result = run("tradeoff", *VOTERS, "--ms", "0.5,1", "--prior", "uniform(lower=0.2) agreement")
     assert result.exit_code == 0
     assert result.stdout.startswith("5 voters, each 0.5-DP\n")
@@ -87,7 +87,7 @@ def test_errors_over_m_as_text_has_a_dash_where_nothing_can_be_said() -> None:
 
 
 @pytest.mark.parametrize("words", [("error-curve", "--m", "2"), ("tradeoff",)])
-def test_curves_are_drawn_and_written(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_curves_are_plotted_and_written(words: tuple[str, ...], tmp_path: Path) -> None:
     picture, table = tmp_path / "curves.svg", tmp_path / "curves.csv"
     assert run(*words, *VOTERS, "--plot", str(picture), "--output", str(table)).exit_code == 0
     assert picture.read_bytes().startswith(b"<?xml")
@@ -106,12 +106,12 @@ def test_a_saved_answer_gives_the_same_curve_and_the_least_one_is_saved(tmp_path
     assert "states its own problem: omit --K, --epsilon" in refused("profile", "--solution", str(path), *VOTERS)
 
 
-def test_a_search_that_was_stopped_says_so() -> None:
+def test_a_stopped_search_is_reported() -> None:
     stopped = run("tradeoff", "--K", "41", "--epsilon", "0.1", "--Delta", "1e-5", "--ms", "3", "--time-limit", "1e-9")
     assert stopped.exit_code == ExitCode.NOT_OPTIMAL
 
 
-# ------------------------------------------------------------------------------------- what is compared
+# ------------------------------------------------------------------------------------- baselines
 
 
 def test_every_baseline_is_private_for_the_problem() -> None:
@@ -123,7 +123,7 @@ def test_every_baseline_is_private_for_the_problem() -> None:
             assert verify(problem, noise).margin >= 0
 
 
-def test_a_baseline_loses_no_more_than_rounding_to_its_proof() -> None:
+def test_a_certified_baseline_loses_no_more_than_rounding() -> None:
     problem = Problem.from_allowance(K=11, m=3, epsilon=0.1)
     baselines = private_baselines(problem)
     for name, plain in (("subsampling", subsampling(11, 3)), ("double_subsampling", double_subsampling(11, 3))):
@@ -139,11 +139,11 @@ def test_a_baseline_loses_no_more_than_rounding_to_its_proof() -> None:
         {"m": 0.5, "epsilon": 0.3},  # half a voter
     ],
 )
-def test_a_baseline_is_left_out_where_it_is_not_private_or_has_no_meaning(stated: dict[str, Any]) -> None:
+def test_a_baseline_that_is_not_private_or_undefined_is_omitted(stated: dict[str, Any]) -> None:
     assert set(private_baselines(Problem.from_allowance(K=5, **stated))) == {"randomized_response"}
 
 
-def test_the_points_and_allowances_of_a_curve() -> None:
+def test_the_default_points_and_allowances_of_a_curve() -> None:
     assert p_grid(2) == [0.5, 1.0]
     assert allowance_grid(1, 25) == [1.0]
     assert allowance_grid(12, 25) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]

@@ -1,4 +1,4 @@
-"""Files of `darrm`: where --output leads, what - means, and streams that are closed or full."""
+"""Files of `darrm`: paths of --output, the meaning of -, and closed or full streams."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def gamma(tmp_path: Path) -> Path:
 
 
 def processed(*words: str, cwd: Path, redirection: str = "", **how: Any) -> subprocess.CompletedProcess[str]:
-    """Run `darrm` with what a shell makes of its streams."""
+    """Run `darrm` in a shell with these redirections."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
     command = ["bash", "-c", f'exec "$@" {redirection}', "bash", *PROGRAM, *words]
     return subprocess.run(
@@ -72,7 +72,7 @@ def test_output_follows_a_link_and_keeps_permissions(gamma: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("words", [("solve", *SMALL), ("export", "--format", "sqlite", "--url", "{url}")])
-def test_output_is_written_into_a_fifo(words: tuple[str, ...], tmp_path: Path) -> None:
+def test_output_is_written_to_a_fifo(words: tuple[str, ...], tmp_path: Path) -> None:
     url, path, read = f"sqlite:///{tmp_path / 'store.db'}", tmp_path / "fifo", list[bytes]()
     run("cache", "check", "--migrate", "--url", url)
     os.mkfifo(path)
@@ -93,7 +93,7 @@ def test_output_goes_to_a_stdout_that_is_a_pipe(tmp_path: Path) -> None:
     assert json.loads(printed)["problem"]["K"] == 5
 
 
-def test_output_refuses_links_in_a_circle(tmp_path: Path) -> None:
+def test_output_refuses_circular_links(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(link)
     assert "Too many levels of symbolic links." in refused("solve", *SMALL, "--output", str(link))
@@ -108,7 +108,7 @@ def test_a_closed_stdin_is_reported(tmp_path: Path) -> None:
     assert told.stderr == "Error: FILE: '-' is not valid: expected a readable file, or - for stdin. Stdin is closed.\n"
 
 
-def test_a_closed_pipe_is_not_a_gamma_that_is_not_private(gamma: Path) -> None:
+def test_a_closed_pipe_has_its_exit_code(gamma: Path) -> None:
     receiver, sender = os.pipe()
     os.close(receiver)
     told = processed("verify", str(gamma), cwd=gamma.parent, redirection=f">&{sender}", pass_fds=(sender,))
@@ -120,18 +120,16 @@ def test_a_closed_pipe_is_not_a_gamma_that_is_not_private(gamma: Path) -> None:
     ("redirection", "text"),
     [(">&-", "Bad file descriptor"), (">&- <&-", "Bad file descriptor"), (">/dev/full", "No space left on device")],
 )
-def test_an_answer_that_stdout_does_not_take_is_not_lost_without_a_word(
-    redirection: str, text: str, tmp_path: Path
-) -> None:
+def test_an_answer_that_cannot_be_written_to_stdout_is_an_error(redirection: str, text: str, tmp_path: Path) -> None:
     result = processed("solve", *SMALL, "--output", "gamma.json", cwd=tmp_path, redirection=redirection)
     assert (result.returncode, result.stdout) == (ExitCode.UNAVAILABLE, "")
     assert result.stderr.splitlines()[-1] == f"Error: standard output: {text}"
-    assert run("verify", str(tmp_path / "gamma.json")).exit_code == 0  # what was written before is whole
+    assert run("verify", str(tmp_path / "gamma.json")).exit_code == 0  # the earlier output is complete
 
 
 @pytest.mark.parametrize("how", ["closed", "a closed pipe", "full"])
 @pytest.mark.parametrize(("file", "code"), [("none.json", 2), ("gamma.json", 0)])
-def test_a_stderr_that_takes_nothing_changes_no_exit_code(gamma: Path, file: str, code: int, how: str) -> None:
+def test_a_full_stderr_does_not_change_the_exit_code(gamma: Path, file: str, code: int, how: str) -> None:
     def no_file_grows() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
@@ -152,7 +150,7 @@ def test_a_stderr_that_takes_nothing_changes_no_exit_code(gamma: Path, file: str
 # ------------------------------------------------------------------------------------------ names that are not text
 
 
-def test_a_file_name_that_is_not_text_is_written_and_named(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf_8_is_written_and_reported(tmp_path: Path) -> None:
     name = os.fsdecode(b"\xff.csv")
     url = f"sqlite:///{tmp_path / 'store.db'}"
     run("cache", "check", "--migrate", "--url", url)
@@ -166,7 +164,7 @@ def test_a_file_name_that_is_not_text_is_written_and_named(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("url", ["sqlite:///{folder}/\udcff.sqlite", "postgresql+psycopg://me@\udcff/name"])
 @pytest.mark.parametrize("verb", [("cache", "ls", "--count"), ("cache", "check", "--migrate")])
-def test_a_url_that_is_not_text_is_reported(url: str, verb: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_url_that_is_not_utf_8_is_reported(url: str, verb: tuple[str, ...], tmp_path: Path) -> None:
     result = run(*verb, "--url", url.format(folder=tmp_path))
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
     assert "cannot be used: it is not a database URL. Set DARRM_CACHE_URL to " in result.stderr

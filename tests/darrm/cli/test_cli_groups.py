@@ -9,7 +9,7 @@ import pytest
 from support.darrm_runner import run, run_json
 
 
-def test_classes_are_designed_and_told() -> None:
+def test_a_table_of_classes_is_designed_and_printed() -> None:
     result = run("solve", "--classes", "3", "--K", "5", "--epsilon", "0.5", "--target-epsilon", "1", "--json")
     answer = json.loads(result.stdout)
     assert answer["utility"] == pytest.approx(0.9488, abs=5e-5)
@@ -20,7 +20,7 @@ def test_classes_are_designed_and_told() -> None:
         assert sum(row["probabilities"]) == pytest.approx(1.0)
 
 
-def test_labels_are_charged_and_each_group_knows_its_share(tmp_path: Path) -> None:
+def test_labels_are_charged_and_each_group_has_its_total(tmp_path: Path) -> None:
     table, votes, log = tmp_path / "table.json", tmp_path / "votes.csv", tmp_path / "releases.log"
     groups = ("--group", "K=1,epsilon=0.7", "--group", "K=2,epsilon=0.1")
     run("solve", *groups, "--classes", "3", "--target-epsilon", "0.6", "--output", str(table))
@@ -31,7 +31,7 @@ def test_labels_are_charged_and_each_group_knows_its_share(tmp_path: Path) -> No
     status = run_json("label", "--status", str(log))
     assert status["spent"] == 2
     assert status["epsilon"] == pytest.approx(1.2)
-    assert [group["K"] for group in status["groups"]] == [1, 2]  # in the order in which they were given
+    assert [group["K"] for group in status["groups"]] == [1, 2]  # in the given order
     first, second = (group["spent_epsilon"] for group in status["groups"])
     assert second < first <= 1.2
     assert "group 2" in run("label", "--status", str(log)).stdout
@@ -39,7 +39,7 @@ def test_labels_are_charged_and_each_group_knows_its_share(tmp_path: Path) -> No
     assert (proof["private"], proof["certificate"]["corners"] > 0) == (True, True)
 
 
-def test_one_group_of_two_classes_is_gamma() -> None:
+def test_one_group_of_two_classes_is_a_gamma() -> None:
     options = ("--target-epsilon", "0.9")
     one = run_json("solve", "--group", "K=11,epsilon=0.3", *options)
     other = run_json("solve", "--K", "11", "--epsilon", "0.3", *options)
@@ -69,7 +69,7 @@ def test_a_plan_of_groups_is_written_and_released(tmp_path: Path) -> None:
         assert (result.exit_code, option in result.stderr) == (2, True)
 
 
-def test_a_group_states_points_of_its_profile() -> None:
+def test_a_group_may_have_points_of_a_profile() -> None:
     options = ("--target-epsilon", "0.9", "--classes", "3")
     stated = run_json("solve", "--group", "K=3,weight=2,profile=0:0.15,0.6:0", *options)
     alone = run_json("solve", "--group", "K=3,profile=0.6:0", *options)

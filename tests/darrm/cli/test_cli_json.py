@@ -1,4 +1,4 @@
-"""``--json`` of every verb: one line of JSON on stdout, and nothing that a library printed there."""
+"""``--json`` of every verb: one line of JSON on stdout, without output of libraries."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ COMMANDS = {
     "import": ("given.jsonl",),
     "reproduce": ("table-3", "--quick"),
 }
-"""What each verb is given, where `prepared` put its files."""
+"""Arguments of each verb, with the files of `prepared`."""
 
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Go to a folder with what the verbs read; return the names of an answer in the cache and of a key."""
+    """Change to a folder with the input files; return the id of a stored answer and that of a key."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("verbs")
         patch.chdir(folder)
@@ -72,7 +72,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str
         }
 
 
-def test_no_verb_is_left_out() -> None:
+def test_every_verb_is_tested() -> None:
     assert {verb.partition(" --")[0] for verb in COMMANDS} == {*VERBS} - {"mcp"}
 
 
@@ -82,7 +82,7 @@ def test_stdout_is_one_line_of_json(
 ) -> None:
     monkeypatch.setenv("DARRM_CACHE_URL", prepared["DARRM_CACHE_URL"])
     result = run(*verb.split(), *(prepared.get(word, word) for word in COMMANDS[verb]), "--json")
-    assert (result.exit_code, capfd.readouterr().out) == (0, "")  # what C and processes of its own print comes there
+    assert (result.exit_code, capfd.readouterr().out) == (0, "")  # output of C and of child processes goes there
     assert result.stdout.endswith("\n")
     [line] = result.stdout.splitlines()
     assert isinstance(json.loads(line), dict | list)
@@ -99,7 +99,7 @@ def test_stdout_is_one_line_of_json(
         ("cost", ("bagging", "--K", "5", "--bags", "n=1000,size=20")),
     ],
 )
-def test_the_other_answers_of_a_verb_are_one_line_of_json(
+def test_further_answers_of_a_verb_are_one_line_of_json(
     verb: str,
     words: tuple[str, ...],
     prepared: dict[str, str],
@@ -110,7 +110,7 @@ def test_the_other_answers_of_a_verb_are_one_line_of_json(
     test_stdout_is_one_line_of_json(verb, prepared, monkeypatch, capfd)
 
 
-def test_answers_in_one_file_are_a_table(tmp_path: Path) -> None:
+def test_several_answers_in_one_file_are_a_table(tmp_path: Path) -> None:
     table = tmp_path / "table.jsonl"
     for allowance in ("1", "2"):
         with table.open("a", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""`darrm label`: every format, what it refuses, and that a job that was killed releases each row once."""
+"""`darrm label`: formats, refusals, and one release per row even if a job is killed."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def label(name: str, output: str, *more: str) -> Result:
     return run("label", name, "--solution", "solution.json", "--release-log", "log", "--output", output, *more)
 
 
-# ------------------------------------------------------------------------------------------ what it does
+# ------------------------------------------------------------------------------------------ labels
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_row_gets_the_bit_that_the_release_log_holds(kind: str) -> None:
+def test_each_row_has_the_bit_of_the_release_log(kind: str) -> None:
     result = label(
         written(f"votes.{kind}", votes(250)), f"labels.{kind}", "--queries", "300", "--block", "64", "--json"
     )
@@ -71,8 +71,8 @@ def test_each_row_gets_the_bit_that_the_release_log_holds(kind: str) -> None:
     assert {path.name for path in Path().iterdir()} == {"solution.json", "log", f"votes.{kind}", f"labels.{kind}"}
 
 
-def test_the_labels_follow_the_votes() -> None:
-    # m = K: γ = 1, so the majority itself is released.
+def test_without_noise_the_labels_are_the_majorities() -> None:
+    # m = K: γ = 1, so the majority is released.
     loose = solve(Problem.from_allowance(K=K, m=5, epsilon=0.5))
     Path("solution.json").write_text(json.dumps(solution_record(loose)), encoding="utf-8")
     assert float(loose.gamma.min()) > 1 - 1e-9
@@ -101,7 +101,7 @@ def test_a_total_budget_is_kept_across_jobs() -> None:
     assert not [path for path in Path().iterdir() if "three" in path.name]
 
 
-def test_a_release_log_for_voters_that_were_trained_once_allows_what_their_models_allow() -> None:
+def test_the_log_of_voters_trained_once_allows_the_releases_within_their_models() -> None:
     name = written("votes.csv", votes(3))
     result = label(name, "one.csv", "--total-epsilon", "8", "--total-delta", "1e-6")
     assert result.exit_code == 0
@@ -113,7 +113,7 @@ def test_a_release_log_for_voters_that_were_trained_once_allows_what_their_model
     assert ReleaseLog("log").spent == 3
 
 
-def test_neither_output_nor_messages_nor_the_files_beside_show_votes(folder: Path) -> None:
+def test_output_messages_and_other_files_do_not_show_votes(folder: Path) -> None:
     table = np.zeros((40, K), dtype=np.uint8)
     table[7] = 1
     result = label(written("votes.csv", table), "labels.npy", "--queries", "50", "--block", "8")
@@ -121,7 +121,7 @@ def test_neither_output_nor_messages_nor_the_files_beside_show_votes(folder: Pat
     assert not [text for text in texts if "0,0,0" in text or "1,1,1" in text or "00000" in text]
 
 
-def test_csv_is_read_as_people_write_it() -> None:
+def test_common_variants_of_csv_are_read() -> None:
     plain = votes(6)
     lines = [",".join(map(str, row)) for row in plain.tolist()]
     for text in (
@@ -141,7 +141,7 @@ def test_csv_is_read_as_people_write_it() -> None:
 
 
 @pytest.mark.parametrize("name", ["votes.csv", "votes.npy", "votes.parquet"])
-def test_blocks_are_whole_wherever_the_file_is_cut(name: str) -> None:
+def test_blocks_are_complete_for_any_block_size(name: str) -> None:
     table = votes(100)
     written(name, table)
     found = [*VoteFile(name, K).blocks(33)]
@@ -155,7 +155,7 @@ def test_arrays_of_every_type_are_read(kind: Any) -> None:
     assert np.array_equal(next(VoteFile("votes.npy", K).blocks(50)), votes(20))
 
 
-def test_no_rows_are_refused_and_leave_no_release_log() -> None:
+def test_an_empty_file_is_refused_and_leaves_no_release_log() -> None:
     for name in ("votes.csv", "votes.npy"):
         written(name, votes(0))
         result = label(name, f"{name}.npy", "--queries", "3")
@@ -173,7 +173,7 @@ def test_more_rows_than_a_new_budget_allows_leave_no_release_log(budget: tuple[s
     assert {path.name for path in Path().iterdir()} == {"solution.json", "votes.npy"}
 
 
-# ------------------------------------------------------------------------------------------ what it refuses
+# ------------------------------------------------------------------------------------------ refusals
 
 
 @pytest.mark.parametrize(
@@ -187,18 +187,18 @@ def test_more_rows_than_a_new_budget_allows_leave_no_release_log(budget: tuple[s
         ("0,1,1,0,1\n0,1,\xff,0,1\n", "CSV as UTF-8 text. Line 2 is not"),
     ],
 )
-def test_invalid_votes_are_named_by_line_and_not_shown(text: str, said: str) -> None:
+def test_the_error_of_invalid_votes_names_the_line_and_does_not_show_them(text: str, said: str) -> None:
     Path("votes.csv").write_bytes(text.encode("latin-1"))
     message = refused("label", "votes.csv", "--solution", "solution.json", *_to("log", "l.csv"), "--queries", "9")
     assert message.startswith("Error: VOTES: 'votes.csv' is not valid: expected ")
     assert said in message
-    assert not Path("log").exists()  # what is refused leaves nothing behind
+    assert not Path("log").exists()  # a refusal leaves no files
     assert not Path(".l.csv.job").exists()
 
 
 @pytest.mark.parametrize("cell", ["A", "-", " ", "_", "1_0", "\u0663", "nan", "inf", "0x1", "17e"])
 def test_only_digits_are_classes(cell: str) -> None:
-    # The characters stand at "0" + 17, + 253 and so on: bytes that were subtracted made classes of them.
+    # These characters are at "0" + 17, + 253 etc.: subtracting bytes once made classes of them.
     classes = 256
     for line in (f"1,2,{cell},4,5", f"11,12,{cell},14,15"):
         Path("votes.csv").write_text(f"0,1,2,3,5\n{line}\n", encoding="utf-8")
@@ -228,7 +228,7 @@ def test_a_first_line_of_missing_votes_is_not_a_header(head: str, classes: int |
 
 
 @pytest.mark.parametrize("start", ["", "0,1,1,0,1\n" * 3])
-def test_a_line_that_is_too_long_is_refused_before_it_is_in_memory(start: str) -> None:
+def test_a_line_that_is_too_long_is_refused_before_it_is_read_completely(start: str) -> None:
     Path("votes.csv").write_text(start, encoding="utf-8")
     with Path("votes.csv").open("ab") as file:
         file.truncate(file.tell() + 100_000_000)
@@ -243,7 +243,7 @@ def test_a_line_that_is_too_long_is_refused_before_it_is_in_memory(start: str) -
     assert refusal.value.advice == f"Line {4 if start else 1} is longer."
 
 
-def test_lines_are_numbered_from_the_first_one_whatever_it_holds() -> None:
+def test_lines_are_numbered_from_the_first_including_headers() -> None:
     for first, rows in itertools.product(("\n", " \r\n", "a,b,c,d,e\n"), (1, 100)):
         Path("votes.csv").write_text(f"{first}0,1,1,0,1\n\n0,1,x,0,1\n", encoding="utf-8", newline="")
         with pytest.raises(InvalidInput, match=r"Line 4, column \d+ holds something else"):
@@ -252,7 +252,7 @@ def test_lines_are_numbered_from_the_first_one_whatever_it_holds() -> None:
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_a_header_of_numbers_is_never_a_row_of_votes(first: int) -> None:
-    # What pandas writes for columns without names. With as many classes it may be votes: neither is assumed.
+    # As pandas writes columns without names. With that many classes they could be votes: neither is assumed.
     table = np.random.default_rng(1).integers(0, 3, (6, K))
     rows = "".join(",".join(map(str, row)) + "\n" for row in table.tolist())
     counting = ",".join(str(first + place) for place in range(K)) + "\n"
@@ -275,7 +275,7 @@ MOSTLY_VOTES = np.concatenate([np.zeros((12, K)), np.full((3, K), math.nan)])
 @pytest.mark.parametrize(
     ("name", "content", "classes", "said"),
     [
-        # of two classes and of three: each kind of cell that is no vote has its own advice
+        # for two and three classes: each kind of invalid cell has its advice
         *(
             ("votes.csv", f"0,1,1,0,1\n0,1,{cell},0,1\n", classes, HOLDS + said)
             for cell, said in (("", EVENLY), ("cat", NUMBERED), ("2020-01-01", NUMBERED))
@@ -295,7 +295,7 @@ MOSTLY_VOTES = np.concatenate([np.zeros((12, K)), np.full((3, K), math.nan)])
         *((f"votes.{kind}", votes(12).T, classes, TRANSPOSED) for kind in KINDS for classes in (None, 3)),
         ("votes.csv", ",a,b,c,d,e\n0,1,1,0,1,0\n", None, INDEXED),
         ("votes.npy", np.zeros((3, K + 1), dtype=np.int64), None, INDEXED),
-        # and the place of a vote, or the form of the file, is named
+        # and the position of a vote, or the format of the file
         ("votes.npy", np.zeros((3, 4)), None, r"It has shape \(3, 4\) and type float64"),
         ("votes.npy", np.zeros(5), None, r"It has shape \(5,\)"),
         ("votes.npy", np.full((3, K), "1"), None, r"type <U1"),
@@ -309,9 +309,7 @@ MOSTLY_VOTES = np.concatenate([np.zeros((12, K)), np.full((3, K), math.nan)])
         ("votes.parquet", [[0, 3]] * K, None, "0 and 1 alone. Row 1, column 0, counted from 0"),
     ],
 )
-def test_what_is_no_file_of_votes_is_refused_with_advice(
-    name: str, content: Any, classes: int | None, said: str
-) -> None:
+def test_files_without_votes_are_refused_with_advice(name: str, content: Any, classes: int | None, said: str) -> None:
     if isinstance(content, str | bytes):
         Path(name).write_bytes(content if isinstance(content, bytes) else content.encode())
     elif isinstance(content, list):
@@ -329,7 +327,7 @@ def test_what_is_no_file_of_votes_is_refused_with_advice(
         assert "(votes + 1) // 2" not in str(refusal.value)
 
 
-def test_an_array_that_is_cut_short_is_refused() -> None:
+def test_a_truncated_array_is_refused() -> None:
     content = Path(written("votes.npy", votes(50))).read_bytes()
     Path("votes.npy").write_bytes(content[:-3])
     with pytest.raises(InvalidInput, match=r"50 rows\. The file ends before"):
@@ -337,8 +335,8 @@ def test_an_array_that_is_cut_short_is_refused() -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 4, 100])
-def test_a_transposed_view_is_read_as_the_table_that_it_is(rows: int) -> None:
-    predictions = np.random.default_rng(1).integers(0, 3, (K, 11))  # a row for each voter
+def test_a_transposed_array_is_read_correctly(rows: int) -> None:
+    predictions = np.random.default_rng(1).integers(0, 3, (K, 11))  # one row per voter
     np.save("votes.npy", predictions.T)
     assert np.array_equal(np.concatenate([*VoteFile("votes.npy", K, 3).blocks(rows)]), predictions.T)
     content = Path("votes.npy").read_bytes()
@@ -347,7 +345,7 @@ def test_a_transposed_view_is_read_as_the_table_that_it_is(rows: int) -> None:
         VoteFile("votes.npy", K, 3).count_rows(rows)
 
 
-def test_missing_votes_become_what_is_said_in_every_format() -> None:
+def test_missing_votes_become_the_given_class_in_every_format() -> None:
     rng = np.random.default_rng(2)
     table = rng.integers(0, 3, (9, K)).astype(np.float64)
     table[rng.random(table.shape) < 0.4] = math.nan
@@ -366,7 +364,7 @@ def test_missing_votes_become_what_is_said_in_every_format() -> None:
     for how in ("evenly", "class"):
         expected = fill_missing(table, 4, how)
         for name in ("votes.npy", "votes.csv", "votes.parquet", "marked.npy", "marked.csv"):
-            for rows in (1, 4, 100):  # the class of a vote depends on its row's number in the file, not in a block
+            for rows in (1, 4, 100):  # the class of a vote depends on its row number in the file, not in a block
                 file = VoteFile(name, K, 4, Missing(how, -1 if "marked" in name else None))
                 read = np.concatenate([*file.blocks(rows)])
                 assert np.array_equal(read, expected), (name, rows)
@@ -374,7 +372,7 @@ def test_missing_votes_become_what_is_said_in_every_format() -> None:
             VoteFile("marked.npy", K, 4, Missing(how)).count_rows(10)
 
 
-def test_votes_that_are_missing_are_refused_until_it_is_said_what_they_become() -> None:
+def test_missing_votes_are_refused_without_the_option_for_them() -> None:
     mechanism = run(
         "cost", "permute_and_flip", "--K", "5", "--classes", "3", "--rate", "50", "--queries", "4", *DELTA, *KEPT
     )
@@ -403,7 +401,7 @@ def _to(log: str, output: str) -> tuple[str, ...]:
     return "--release-log", log, "--output", output
 
 
-def test_options_are_checked_before_anything_is_charged() -> None:
+def test_invalid_options_are_refused_before_any_charge() -> None:
     name = written("votes.csv", votes(3))
     asked = ("label", name, "--solution", "solution.json")
     assert "--release-log is missing: expected a file" in refused(*asked, "--output", "l.csv")
@@ -436,7 +434,7 @@ def test_a_solution_that_is_not_private_releases_nothing() -> None:
     assert not Path("log").exists()
 
 
-def test_labels_that_are_there_are_not_paid_for_twice_by_mistake() -> None:
+def test_existing_labels_are_not_charged_again_by_mistake() -> None:
     name = written("votes.csv", votes(3))
     assert label(name, "labels.csv", "--queries", "9").exit_code == 0
     before = Path("labels.csv").read_bytes()
@@ -450,13 +448,13 @@ def test_labels_that_are_there_are_not_paid_for_twice_by_mistake() -> None:
 
 
 class _StopError(BaseException):
-    """The process dies here."""
+    """The process is killed here."""
 
 
 def stopped_after(blocks_done: int, name: str, monkeypatch: pytest.MonkeyPatch, *more: str) -> None:
-    """Begin a job that ends without a word after so many blocks."""
+    """Start a job that is killed after this many blocks."""
 
-    def update(self: object, text: str = "", done: int = 0) -> None:  # noqa: ARG001 — stands in for a method
+    def update(self: object, text: str = "", done: int = 0) -> None:  # noqa: ARG001 — replaces a method
         if done == 10 * blocks_done:
             raise _StopError
 
@@ -466,12 +464,12 @@ def stopped_after(blocks_done: int, name: str, monkeypatch: pytest.MonkeyPatch, 
             label(name, "labels.csv", "--queries", "100", "--block", "10", *more)
 
 
-def test_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_command_continues_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     name = written("votes.csv", votes(45))
     stopped_after(3, name, monkeypatch)
     assert ReleaseLog("log").spent == 30
     assert not Path("labels.csv").exists()
-    result = label(name, "labels.csv", "--json")  # its blocks stay as they were, whatever --block says now
+    result = label(name, "labels.csv", "--json")  # its blocks stay the same, whatever --block is now
     answer = json.loads(result.stdout)
     assert (answer["labels"], answer["resumed"], answer["spent"]) == (45, 30, 45)
     assert result.stderr == "Going on: 30 of 45 labels were released before.\n"
@@ -479,12 +477,12 @@ def test_the_same_command_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_job_whose_budget_another_one_spends_says_where_its_labels_are(
+def test_if_another_job_spends_the_budget_the_error_names_the_labels_so_far(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, output = written("votes.csv", votes(45)), f"labels.{kind}"
 
-    def update(self: object, text: str = "", done: int = 0) -> None:  # noqa: ARG001 — stands in for a method
+    def update(self: object, text: str = "", done: int = 0) -> None:  # noqa: ARG001 — replaces a method
         if done == 20:
             ReleaseLog("log").charge_and_release(30, lambda _: np.zeros(30, dtype=np.int16))
 
@@ -501,7 +499,7 @@ def test_a_job_whose_budget_another_one_spends_says_where_its_labels_are(
     assert len(labels(readable.name)) == 20
 
 
-def test_going_on_with_something_else_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_continuing_with_other_arguments_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     name = written("votes.csv", votes(45))
     stopped_after(3, name, monkeypatch, "--release-id", "monday")
     other = written("other.csv", votes(45))
@@ -515,7 +513,7 @@ def test_going_on_with_something_else_is_refused(monkeypatch: pytest.MonkeyPatch
     assert ReleaseLog("log").ids == frozenset(f"monday/{number}" for number in range(3))
 
 
-def test_a_job_whose_record_was_lost_goes_on_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_without_its_record_is_continued_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     name = written("votes.csv", votes(45))
     stopped_after(3, name, monkeypatch, "--release-id", "monday")
     Path(".labels.csv.job").write_text("", encoding="utf-8")
@@ -525,7 +523,7 @@ def test_a_job_whose_record_was_lost_goes_on_by_its_name(monkeypatch: pytest.Mon
     assert "at most 150 characters" in long.stderr
 
 
-def test_two_jobs_do_not_write_one_output() -> None:
+def test_two_jobs_cannot_write_the_same_output() -> None:
     import fcntl
 
     name = written("votes.csv", votes(4))
@@ -539,7 +537,7 @@ GOES_ON = "The same command continues where this stopped; released labels are no
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_ctrl_c_says_how_to_go_on(folder: Path, kind: str) -> None:
+def test_after_ctrl_c_the_message_tells_how_to_continue(folder: Path, kind: str) -> None:
     if kind == "parquet":
         pytest.importorskip("pyarrow")
     written("votes.npy", votes(30_000))
@@ -557,14 +555,16 @@ def test_ctrl_c_says_how_to_go_on(folder: Path, kind: str) -> None:
 
 
 LIMITED = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, ({0}, {0})); from darrm.cli import main; main()"
-"""`darrm` where no file may be larger than some bytes: like a full disk, but for this process alone."""
+"""`darrm` with a limit of file sizes, like a full disk for this process only."""
 
 
 @pytest.mark.parametrize(
     ("rows", "block", "full", "limit"),
     [(200, 1, "log", 10_000), (40_000, 40_000, ".labels.csv.part", 10_000), (200, 200, ".labels.csv.job", 100)],
 )
-def test_a_full_disk_says_where_and_how_to_go_on(folder: Path, rows: int, block: int, full: str, limit: int) -> None:
+def test_on_a_full_disk_the_error_tells_how_to_continue(
+    folder: Path, rows: int, block: int, full: str, limit: int
+) -> None:
     name, table = "votes.npy", votes(rows)
     written(name, table)
     if full.endswith(".job"):
@@ -584,9 +584,9 @@ def test_a_full_disk_says_where_and_how_to_go_on(folder: Path, rows: int, block:
     assert (len(labels("labels.csv")), ReleaseLog("log").spent) == (rows, rows)
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full does not exist")
 @pytest.mark.parametrize("suffix", [".csv", ".npy", ".parquet"])
-def test_labels_that_cannot_be_written_say_where(suffix: str) -> None:
+def test_the_error_of_unwritable_labels_names_the_file(suffix: str) -> None:
     if suffix == ".parquet":
         pytest.importorskip("pyarrow")
 
@@ -609,10 +609,10 @@ def test_a_job_that_is_killed_releases_every_row_once(tmp_path: Path, classes: i
     assert trial.kills >= 1
 
 
-# ------------------------------------------------------------------------------------------ what a log has come to
+# ------------------------------------------------------------------------------------------ status of a log
 
 
-def test_the_status_of_a_log_says_what_is_spent_and_what_it_costs() -> None:
+def test_the_status_of_a_log_states_the_spent_releases_and_their_total() -> None:
     label(written("votes.csv", votes(3)), "labels.csv", "--total-epsilon", "8", "--total-delta", "1e-6")
     log = ReleaseLog("log")
     status = run_json("label", "--status", "log")
@@ -627,7 +627,7 @@ def test_the_status_of_a_log_says_what_is_spent_and_what_it_costs() -> None:
     assert "so far     ε = " in text
 
 
-def test_a_number_of_labels_keeps_the_epsilon_that_it_costs() -> None:
+def test_a_limit_of_labels_keeps_its_total() -> None:
     command = ("--queries", "4", "--total-delta", "1e-6")
     done = json.loads(label(written("votes.csv", votes(3)), "labels.csv", *command, "--json").stdout)
     log = ReleaseLog("log")
@@ -639,8 +639,8 @@ def test_a_number_of_labels_keeps_the_epsilon_that_it_costs() -> None:
 
 
 @pytest.mark.parametrize("name", ["gnmax", "permute_and_flip", "table", "confident_gnmax"])
-def test_the_total_of_a_designed_mechanism_reaches_its_log(name: str) -> None:
-    """`plurality --compare` writes the queries and the total beside the mechanism: they are the log's budget."""
+def test_the_total_of_a_planned_mechanism_is_the_budget_of_its_log(name: str) -> None:
+    """A plan writes the queries and the total with the mechanism: they are the budget of the log."""
     mechanism = mechanism_from_record(json.loads((DATA / "contracts" / f"{name}.json").read_text()))
     total = Privacy(mechanism.epsilon(5, 1e-3), 1e-3)
     Path("rule.json").write_text(json.dumps(mechanism.record() | planned_fields(5, total)))
@@ -653,7 +653,7 @@ def test_the_total_of_a_designed_mechanism_reaches_its_log(name: str) -> None:
     assert status["epsilon"] == mechanism.epsilon(3, 1e-3) <= total.epsilon
 
 
-def test_private_voters_are_not_made_to_depend_on_each_other() -> None:
+def test_options_that_make_votes_of_private_voters_dependent_are_refused() -> None:
     Path("votes.csv").write_text("a,b,c,d,e\n1,1,1,,\n", encoding="utf-8")
     asked = ("label", "votes.csv", "--solution", "solution.json", *_to("log", "l.csv"), "--queries", "4")
     told = refused(*asked, "--missing", "evenly")
@@ -662,7 +662,7 @@ def test_private_voters_are_not_made_to_depend_on_each_other() -> None:
     assert not Path("log").exists()
 
 
-def test_every_verb_that_reads_votes_takes_missing_ones() -> None:
+def test_every_verb_that_reads_votes_has_the_option_for_missing_ones() -> None:
     Path("past.csv").write_text("a,b,c,d,e\n1,1,1,,0\n0,0,0,NA,0\n", encoding="utf-8")
     Path("filled.csv").write_text("a,b,c,d,e\n1,1,1,0,0\n0,0,0,1,0\n", encoding="utf-8")
     total = ("--total-epsilon", "2", "--total-delta", "1e-3", "--queries", "2")

@@ -1,4 +1,4 @@
-"""What is too large is refused before any work, with an estimate and what would fit; numbers at the far ends."""
+"""Problems too large are refused before any work, with an estimate and the limit; extreme numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FRESH = ("--epsilon", "0.1", "--fresh", "--queries", "5", *TOTAL)
         ("plan", "--compare", *FRESH),
     ],
 )
-def test_too_many_voters_are_refused_with_what_would_fit(words: tuple[str, ...]) -> None:
+def test_too_many_voters_are_refused_with_the_largest_number_that_fits(words: tuple[str, ...]) -> None:
     message = refused(*words, "--K", "100000")
     assert message.startswith("Error: --K = 100,000 would take about ")
     assert " minutes; the limit is 10 minutes." in message
@@ -57,7 +57,7 @@ def test_a_grid_of_two_billion_problems_is_refused(tmp_path: Path) -> None:
     assert "expected at most 1,000,000 in one run. Divide the grid" in message
 
 
-def test_a_dry_run_of_many_problems_looks_at_a_sample(tmp_path: Path) -> None:
+def test_a_dry_run_of_many_problems_uses_a_sample(tmp_path: Path) -> None:
     (tmp_path / "grid.toml").write_text(HUGE)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     result = run("precompute", str(tmp_path / "grid.toml"), "--dry-run", "--url", f"sqlite:///{tmp_path / 'a.sqlite'}")
@@ -69,7 +69,7 @@ def test_a_dry_run_of_many_problems_looks_at_a_sample(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # kB
 
 
-def test_a_sample_estimates_what_a_plan_counts() -> None:
+def test_a_sample_estimates_the_counts_of_a_plan() -> None:
     grid = grid_of(
         {
             "K": {"from": 1, "to": 59, "step": 2},
@@ -86,10 +86,10 @@ def test_a_sample_estimates_what_a_plan_counts() -> None:
     )
     assert grid.size == 30 * 2 * 40 * 2
     assert about.problems == pytest.approx(plan.problems, rel=0.05)
-    assert about.seconds == pytest.approx(plan.seconds, rel=0.1)  # 500 of 4,800, and times spread more than numbers
+    assert about.seconds == pytest.approx(plan.seconds, rel=0.1)  # 500 of 4,800; times vary more than counts
 
 
-def test_a_sample_of_everything_is_everything() -> None:
+def test_a_sample_of_all_problems_is_exact() -> None:
     (part,) = grid_of({"K": [3, 5], "epsilon": [0.1, 0.2], "m": "K/2", "shape": ["free", "monotone"]}).parts
     assert {spec.key for spec in part.sample(100)} == {spec.key for spec in part.specs()}
     assert len(list(part.sample(100))) == part.size == 8
@@ -102,7 +102,7 @@ def test_voters_of_the_largest_epsilon_are_compared() -> None:
     assert result.stderr.startswith("Warning: epsilon = 1e+308 nats")
 
 
-def test_a_release_at_nearly_every_delta_needs_hardly_any_noise() -> None:
+def test_a_release_at_delta_near_1_needs_almost_no_noise() -> None:
     asked = (
         "plan",
         "--K",

@@ -1,4 +1,4 @@
-"""``darrm mcp``: the tools over stdio, by the client of the protocol's own SDK."""
+"""``darrm mcp``: the tools over stdio, by the client of the SDK of the protocol."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_tools_answer_over_stdio() -> None:
         assert said in each.content[0].text
 
 
-def test_no_tool_takes_a_file_or_a_program() -> None:
+def test_no_tool_accepts_a_file_or_a_program() -> None:
     named = {name for schema in tools().values() for name in schema["properties"]}
     assert not named & {*LEFT_OUT, "file"}
     assert sys.executable not in str(tools())

@@ -1,4 +1,4 @@
-"""The command-line parser: words to values, messages about what cannot be read, and help texts."""
+"""The command-line parser: values, error messages and help texts."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def verb(
     *,
     json: AsJson = False,
 ) -> None:
-    """Take everything there is to take.
+    """Accept all kinds of options.
 
     And say so.
     """
@@ -99,7 +99,7 @@ def test_every_option_of_every_verb_is_read(name: str) -> None:
     assert parse(words, parameters) == expected
 
 
-def test_what_is_not_typed_has_its_default() -> None:
+def test_omitted_options_have_their_defaults() -> None:
     assert called_with("file") == {
         "file": "file",
         "asked": dict.fromkeys(each.name for each in COMMAND.parameters[1:-4]),
@@ -114,24 +114,24 @@ def test_what_is_not_typed_has_its_default() -> None:
     file=st.sampled_from(["file", "-", "a b", ""]),
     place=st.integers(0, 6),
 )
-def test_values_are_read_whatever_they_are_and_wherever_they_stand(
+def test_values_of_any_form_are_read_at_any_position(
     given_: list[tuple[Any, str, bool]], file: str, place: int
 ) -> None:
     groups = [[f"{each.flags[0]}={text}"] if joined else [each.flags[0], text] for each, text, joined in given_]
     groups.insert(min(place, len(groups)), [file])
     values = parse([word for group in groups for word in group], COMMAND.parameters)
     expected = {each.name: each.default for each in COMMAND.parameters} | {"file": file}
-    assert values == expected | {each.name: text for each, text, _ in given_}  # of several, the last
+    assert values == expected | {each.name: text for each, text, _ in given_}  # the last of several
 
 
-def test_the_delta_of_a_release_is_never_proposed_for_that_of_a_voter() -> None:
+def test_the_delta_of_a_release_is_never_suggested_for_that_of_a_voter() -> None:
     for typed, left in (("--Delta", "delta"), ("--delta", "Delta")):
         with pytest.raises(UsageError, match=rf"No such option: {typed}\.$"):
             parse([typed, "0.1"], [each for each in COMMAND.parameters if each.name == left])
     assert parse(["--Delta", "0,1e-5"], Command.of(load("precompute")).parameters)["Delta"] == "0,1e-5"
 
 
-def test_flags_and_their_opposites() -> None:
+def test_flags_have_opposites() -> None:
     assert called_with("--json", "file", "--no-cache")["design"]["cache"] is False
     assert called_with("--no-cache", "file", "--cache")["design"]["cache"] is True
     assert called_with("file", "--json")["json"] is True
@@ -163,14 +163,16 @@ def test_invalid_words_are_refused(words: str, said: str) -> None:
     ("word", "said"),
     [("slove", r"No such command 'slove'\. Did you mean solve, serve\?"), ("--x", "No such option: --x")],
 )
-def test_another_verb_is_refused(word: str, said: str) -> None:
+def test_an_unknown_verb_is_refused(word: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         parse_verb([word], VERBS)
     assert parse_verb(["import", "x"], VERBS) == ("import", ["x"])
 
 
 @pytest.mark.parametrize("columns", ["40", "80", "200"])
-def test_the_help_names_everything_and_keeps_to_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_help_names_all_options_within_the_width_of_the_terminal(
+    columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     text = verb_help("verb", COMMAND, full=True)
     assert text.startswith("usage: darrm verb [OPTIONS] FILE\n\nTake everything there is to take.\n\nAnd say so.\n\n")
@@ -200,7 +202,7 @@ def test_the_short_help_names_every_option_in_sixty_lines(name: str, monkeypatch
     assert all(" ".join(each.declared.help.split()) in " ".join(full.split()) for each in command.parameters)
 
 
-def test_exit_codes_and_samples_have_pages_of_their_own() -> None:
+def test_exit_codes_and_samples_have_help_pages() -> None:
     codes, samples = run("help", "exit-codes").stdout, run("help", "sampling").stdout
     for name in (*get_args(Scheme), "neighbours", "labels", "among,times"):
         assert sum(line.split()[:1] == [name] for line in samples.splitlines()) == 1, name
@@ -212,8 +214,8 @@ def test_exit_codes_and_samples_have_pages_of_their_own() -> None:
     assert "No such command 'nothing'" in refused("help", "nothing")
 
 
-def test_the_verbs_are_few_and_so_are_their_options() -> None:
-    """An option counts once for every verb that has it; `--json`, which every command has in one sense, once in all."""
+def test_the_numbers_of_verbs_and_options_are_limited() -> None:
+    """An option counts once for every verb that has it; `--json`, which all commands have, once in all."""
     options = [
         parameter.declared
         for verb in VERBS
@@ -222,14 +224,14 @@ def test_the_verbs_are_few_and_so_are_their_options() -> None:
     ]
     everywhere = {option for option in options if option.panel == EVERY_COMMAND}
     assert [option.flag for option in everywhere] == ["--json"]
-    assert sum(option in everywhere for option in options) == len(VERBS) - 1  # `mcp` says what a program reads
+    assert sum(option in everywhere for option in options) == len(VERBS) - 1  # the help of `mcp` is for programs
     assert len(VERBS) <= 22
     assert sum(option not in everywhere for option in options) + len(everywhere) <= 270
     assert len({option.flag for option in options}) <= 100
 
 
 @pytest.mark.parametrize("path", [path for path in QUESTIONS if "/" not in path])
-def test_every_question_is_a_verb_with_a_help_of_one_screen(path: str) -> None:
+def test_every_question_is_a_verb_with_one_screen_of_help(path: str) -> None:
     result = run(path, "--help")
     assert (result.exit_code, result.stderr) == (0, "")
     assert len(result.stdout.splitlines()) <= 60
@@ -248,5 +250,5 @@ def test_every_question_is_a_verb_with_a_help_of_one_screen(path: str) -> None:
         (("label", "votes.csv", "--output", "l.csv"), "a file. --release-log is missing, too."),
     ],
 )
-def test_a_command_that_cannot_be_read_says_what_would_be(words: tuple[str, ...], said: str) -> None:
+def test_the_error_of_an_invalid_command_has_a_suggestion(words: tuple[str, ...], said: str) -> None:
     assert said in refused(*words)

@@ -1,4 +1,4 @@
-"""`darrm plan`: one flow from the plan to the labels, and one verdict with `darrm plan --compare`."""
+"""`darrm plan`: from the plan to the labels, and the same verdict as `darrm plan --compare`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST_STEPS = ("--K", "5", "--epsilon", "0.5", "--fresh", "--queries", "5", *TOT
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
-    """The file of the plan of docs/start.md, what the plan promises, and the command that it ends with."""
+    """The file of the plan of docs/start.md, the plan, and its last command."""
     path = tmp_path_factory.mktemp("plan") / "plan.json"
     result = run("plan", *FIRST_STEPS, "--output", str(path))
     assert result.exit_code == 0
@@ -33,15 +33,15 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str, str]:
     return path, promise, result.stdout.split("Next:\n")[1].replace("\\\n", " ")
 
 
-def test_the_released_labels_are_as_accurate_as_the_plan_promises(planned: tuple[Path, str, str]) -> None:
+def test_the_released_labels_have_the_accuracy_of_the_plan(planned: tuple[Path, str, str]) -> None:
     path, promise, _ = planned
     solution = solution_from_record(json.loads(path.read_text("utf-8")))
     prior = as_objective("rectangular").prior  # type: ignore[union-attr]  # of the plan
     assert f"{1 - disagreement(solution.noise, prior):.4f}" == promise
 
-    draw, chances = np.random.default_rng(7), prior.folded(5)  # of majorities of 3, 4 and 5
+    draw, chances = np.random.default_rng(7), prior.folded(5)  # for majorities of 3, 4 and 5
     sizes = draw.choice([3, 4, 5], size=40_000, p=chances / chances.sum())
-    votes = (np.arange(5) < sizes[:, None]) ^ (draw.random((40_000, 1)) < 0.5)  # for either answer
+    votes = (np.arange(5) < sizes[:, None]) ^ (draw.random((40_000, 1)) < 0.5)  # for both answers
     bits = PrivateVote(solution, fresh=True).release_many(votes)
     right = float(np.mean(bits == (votes.sum(axis=1) > 2)))
     assert right == pytest.approx(float(promise), abs=5 * math.sqrt(0.25 / 40_000))
@@ -55,7 +55,7 @@ def test_a_plan_beats_randomised_response(planned: tuple[Path, str, str]) -> Non
     assert float(promise) > simple.accuracy
 
 
-def test_the_command_that_a_plan_ends_with_releases_all_its_queries(
+def test_the_last_command_of_a_plan_releases_all_its_queries(
     planned: tuple[Path, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, _, command = planned
@@ -69,7 +69,7 @@ def test_the_command_that_a_plan_ends_with_releases_all_its_queries(
     assert "5 labels in labels.csv. 5 of 5 releases are spent" in result.stdout
 
 
-def test_a_gamma_of_many_releases_is_a_solution_of_its_own() -> None:
+def test_a_gamma_for_many_releases_is_a_solution() -> None:
     found = plan(3, None, 4, Privacy(2.0, 1e-3), affected=1, mechanisms=("gnmax",))
     assert found.best is not None
     solution = found.best.to_solution(found.question.gamma_objective)
@@ -95,7 +95,7 @@ def test_a_plan_without_a_gamma_writes_nothing(tmp_path: Path) -> None:
         (("--epsilon", "0.5", "--affected", "1", "--total-epsilon", "1", "--classes", "3"), "The plain majority draws"),
     ],
 )
-def test_a_plan_without_a_file_says_what_to_release(asked: tuple[str, ...], words: str, tmp_path: Path) -> None:
+def test_a_plan_without_a_file_tells_what_to_release(asked: tuple[str, ...], words: str, tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     result = run("plan", "--K", "11", *asked, "--queries", "100", "--output", str(path))
     assert (result.exit_code, path.exists()) == (4, False), result.stdout
@@ -105,7 +105,7 @@ def test_a_plan_without_a_file_says_what_to_release(asked: tuple[str, ...], word
 @pytest.mark.parametrize(
     ("K", "voter", "queries", "total", "affected", "fresh"),
     [
-        (11, Privacy(0.0892, 1e-4), 1, Privacy(0.2676, 3e-4), 1, False),  # the paper's MNIST: disjoint data
+        (11, Privacy(0.0892, 1e-4), 1, Privacy(0.2676, 3e-4), 1, False),  # MNIST as in the paper: disjoint data
         (5, Privacy(0.3), 4, Privacy(1.0, 1e-3), 5, True),
         (5, Privacy(0.01), 4, Privacy(1.0, 1e-3), 5, True),
         (5, Privacy(0.3), 4, Privacy(1.0, 1e-3), 5, False),
@@ -132,7 +132,7 @@ def test_compare_and_plan_agree_on_whether_noise_is_needed(
         assert f"with probability {fewer.accuracy:.4f}" in table.without_noise
 
 
-def test_a_plan_among_classes_names_its_prior_and_says_what_is_useless() -> None:
+def test_a_plan_among_classes_states_its_prior_and_useless_options() -> None:
     voters = ("--K", "20", "--classes", "5", "--affected", "1")
     useless = run("plan", *voters, "--queries", "200", "--total-epsilon", "1").stdout
     assert "the prior dirichlet(1.0)" in useless
@@ -141,7 +141,7 @@ def test_a_plan_among_classes_names_its_prior_and_says_what_is_useless() -> None
     assert "the prior dirichlet(1.0)" in useless.splitlines()[0]
     useful = run("plan", *voters, "--queries", "1", "--total-epsilon", "3", "--total-delta", "1e-5").stdout
     assert "useless" not in useful
-    # One judgement, that of --least-accuracy: 0.71 of two classes is of use unless more was asked for.
+    # The only criterion is --least-accuracy: 0.71 for two classes is useful unless more is required.
     shape = ("--K", "10", "--affected", "1", "--queries", "50", "--total-epsilon", "4", "--total-delta", "1e-5")
     two = ("plan", *shape, "--price", "0.5")
     right = run_json(*two)["options"][0]["right"]
@@ -153,7 +153,7 @@ def test_a_plan_among_classes_names_its_prior_and_says_what_is_useless() -> None
 PROFILE = ("--K", "5", "--queries", "3", "--total-epsilon", "2", "--total-delta", "1e-3", "--profile")
 
 
-def test_fresh_voters_that_state_a_profile_are_planned_as_in_python() -> None:
+def test_fresh_voters_with_a_profile_are_planned_as_in_python() -> None:
     points = "0:0.1,0.3:0.001"
     told = run_json("plan", *PROFILE, points, "--fresh")
     found = plan(5, PrivacyProfile([(0, 0.1), (0.3, 0.001)]), 3, Privacy(2.0, 1e-3), fresh=True)
@@ -168,7 +168,7 @@ def test_fresh_voters_that_state_a_profile_are_planned_as_in_python() -> None:
 
 
 @pytest.mark.parametrize(("K", "most"), [(11, 0.26), (35, 0.41)])
-def test_models_of_dp_sgd_trained_once_need_no_noise_at_their_composed_profiles(K: int, most: float) -> None:
+def test_models_of_dp_sgd_trained_once_need_no_noise_within_their_composition(K: int, most: float) -> None:
     pytest.importorskip("dp_accounting")
     asked = ("--K", str(K), "--profile", "dp_sgd(13.7,0.05,100)", "--queries", "1000", "--total-epsilon", str(most))
     told = run_json("plan", *asked, "--total-delta", str(K * 1e-4))
@@ -178,7 +178,7 @@ def test_models_of_dp_sgd_trained_once_need_no_noise_at_their_composed_profiles(
     assert "needs neither noise nor a limit on queries" in told["advice"]
 
 
-def test_private_voters_among_classes_are_told_of_the_design_that_uses_their_privacy() -> None:
+def test_a_plan_for_private_voters_among_classes_names_the_design_that_uses_their_privacy() -> None:
     total = ("--queries", "2", "--total-epsilon", "2", "--total-delta", "0")
     asked = ("--classes", "3", "--affected", "3", "--fresh", *total)
     alike = run_json("plan", "--K", "3", "--epsilon", "0.5", *asked)

@@ -29,7 +29,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_rule_is_verified_whatever_its_file_says() -> None:
+def test_a_table_is_verified_whatever_its_file_claims() -> None:
     run_json(*SMALL, "--output", "rule.json")
     told = run_json("verify", "rule.json")
     assert (told["private"], told["problem"]["classes"]) == (True, 3)
@@ -68,7 +68,7 @@ def test_options_that_do_not_apply_to_a_table_are_refused(option: tuple[str, ...
     assert text in refused("verify", "rule.json", *option)
 
 
-def test_every_option_within_a_total_by_past_votes() -> None:
+def test_every_option_is_within_a_total_and_rated_by_past_votes() -> None:
     table = np.repeat(np.array([[0, 0, 0, 0, 1], [2, 2, 2, 2, 2], [1, 1, 0, 2, 1]]), (5, 10, 3), axis=0)
     written("past.csv", table)
     asked = (*TOTAL, "--queries", "2", "--price", "1", "--votes", "past.csv", "--output", "best.json")
@@ -91,7 +91,7 @@ def test_every_option_within_a_total_by_past_votes() -> None:
     assert "Line 1" in refused(*SMALL, "--votes", "bad.csv")
 
 
-def test_beyond_all_tables_the_mechanisms_that_need_none() -> None:
+def test_beyond_the_limits_of_tables_other_mechanisms_are_planned() -> None:
     for K, classes in ((100, 5), (2000, 12)):
         asked = ("--K", str(K), "--classes", str(classes), "--affected", "1")
         assert "partitions" in refused("solve", *asked, "--target-epsilon", "1")
@@ -106,7 +106,7 @@ def test_beyond_all_tables_the_mechanisms_that_need_none() -> None:
 THREE = ("--K", "5", "--classes", "3", "--total-epsilon", "1", "--total-delta", "1e-3", "--price", "1")
 
 
-def test_three_or_more_classes_are_the_same_from_both_doors() -> None:
+def test_plan_and_compare_agree_for_three_or_more_classes() -> None:
     asked = (*THREE, "--affected", "1", "--prior", "favoured(0.5,0.9)")
     found = run_json("plan", *asked)
     assert found == run_json("plan", "--compare", *asked)
@@ -116,7 +116,7 @@ def test_three_or_more_classes_are_the_same_from_both_doors() -> None:
     assert "confident gnmax" in told
 
 
-def test_two_classes_have_a_price_too() -> None:
+def test_two_classes_may_have_a_price() -> None:
     asked = ("plan", "--K", "5", "--epsilon", "inf", "--affected", "1", "--total-epsilon", "1", "--total-delta", "1e-3")
     assert run_json(*asked, "--classes", "2") == run_json(*asked)
     priced = run_json(*asked, "--price", "1")
@@ -137,7 +137,7 @@ def test_past_votes_are_the_prior_of_a_comparison_of_classes() -> None:
 # ------------------------------------------------------------------------------------------ darrm label
 
 
-def test_a_cap_on_labels_is_kept_over_jobs() -> None:
+def test_a_cap_on_labels_holds_across_jobs() -> None:
     capped = NoisyMaximum(4, 12, 1.0, threshold=-100.0, check_sigma=1.0, cap=5)
     Path("capped.json").write_text(json.dumps(capped.record()))
     written("votes.npy", votes(4))
@@ -158,14 +158,14 @@ def labels(name: str) -> list[int]:
 
 @pytest.fixture
 def rule() -> str:
-    """A rule that releases the plurality of twelve classes nearly always, or nothing."""
+    """A table that releases the plurality of twelve classes almost always, or ⊥."""
     arguments = ("--K", "4", "--classes", "12", "--target-epsilon", "30", "--abstention", "--price", "1")
     run_json("solve", *arguments, "--affected", "1", "--output", "rule.json", "--ties", "any")
     return "rule.json"
 
 
 @pytest.mark.parametrize("suffix", ["csv", "npy", "parquet"])
-def test_class_votes_of_every_format(suffix: str, rule: str) -> None:
+def test_class_votes_of_every_format_are_read(suffix: str, rule: str) -> None:
     table = np.repeat(np.arange(12)[:, None], 4, axis=1)
     name = written(f"votes.{suffix}", table)
     told = run_json(
@@ -178,7 +178,7 @@ def test_class_votes_of_every_format(suffix: str, rule: str) -> None:
     assert "8 are left" in again.stderr
 
 
-def test_noisy_counts_within_a_total() -> None:
+def test_noisy_counts_are_released_within_a_total() -> None:
     run_json("cost", "gnmax", "--K", "4", "--classes", "12", "--total-epsilon", "5", "--total-delta", "1e-5",
              "--queries", "8", "--output", "noise.json")  # fmt: skip
     written("votes.csv", votes(6))
@@ -189,7 +189,7 @@ def test_noisy_counts_within_a_total() -> None:
 
 
 @pytest.mark.parametrize("bad", ["0,1,2,12", "0,1,2,-1", "0,1,2,x", "0,1,2", "0,1,2,1.5"])
-def test_invalid_classes_are_refused_by_line(bad: str, rule: str) -> None:
+def test_invalid_classes_are_refused_with_their_line(bad: str, rule: str) -> None:
     Path("votes.csv").write_text(f"0,1,2,2\n{bad}\n")
     told = refused(
         "label", "votes.csv", "--solution", rule, "--release-log", "log", "--queries", "9", "--output", "out.csv"

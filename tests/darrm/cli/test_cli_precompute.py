@@ -1,4 +1,4 @@
-"""``darrm precompute``: what it says first, what it shows, and how it ends."""
+"""``darrm precompute``: dry runs, progress and exit codes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'table.sqlite'}"
 
 
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(grid: str, url: str, tmp_path: Path) -> None:
+def test_a_dry_run_prints_the_plan_and_solves_nothing(grid: str, url: str, tmp_path: Path) -> None:
     told = run("precompute", grid, "--url", url, "--dry-run")
     assert told.exit_code == 0
     assert "4 problems: 0 are stored already, 4 to be solved in 1 batch." in told.stdout
@@ -40,7 +40,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(grid: str, url: str,
     assert (plan["problems"], plan["missing"], plan["batches"]) == (4, 4, 1)
 
 
-def test_a_run_keeps_the_grid_and_the_next_one_has_nothing_to_do(grid: str, url: str) -> None:
+def test_a_run_stores_the_grid_and_the_next_one_solves_nothing(grid: str, url: str) -> None:
     told = run("precompute", grid, "--url", url, "--workers", "1")
     assert told.exit_code == 0
     assert "4 to be solved" in told.stderr
@@ -52,7 +52,7 @@ def test_a_run_keeps_the_grid_and_the_next_one_has_nothing_to_do(grid: str, url:
         assert store.stats().rows == 4
 
 
-def test_failures_are_listed_and_told_by_the_exit_code(tmp_path: Path, url: str) -> None:
+def test_failures_are_listed_and_change_the_exit_code(tmp_path: Path, url: str) -> None:
     grid = tmp_path / "grid.toml"
     grid.write_text("K = [5, 301]\nepsilon = 0.1\nm = 2\nDelta = 1e-5\n")
     told = run("precompute", str(grid), "--url", url, "--workers", "1", "--time-limit", "1e-9", "--json")
@@ -83,12 +83,12 @@ def test_failures_are_listed_and_told_by_the_exit_code(tmp_path: Path, url: str)
         (["--url", "memory", "--direct"], "--direct: 'memory'"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(grid: str, words: list[str], said: str) -> None:
+def test_invalid_options_are_refused(grid: str, words: list[str], said: str) -> None:
     assert run("precompute", grid, *words).stderr.splitlines()[-1].startswith(f"Error: {said}")
     assert run("precompute", grid, *words).exit_code == 2
 
 
-def test_what_is_wrong_in_a_grid_file_is_told_with_its_place(tmp_path: Path, url: str) -> None:
+def test_an_error_in_a_grid_file_is_reported_with_its_position(tmp_path: Path, url: str) -> None:
     grid = tmp_path / "grid.toml"
     grid.write_text("[[grid]]\nK = 5\nepsilon = 0.1\nm = { from = 1, to = 5, step = 0 }\n")
     said = refused("precompute", str(grid), "--url", url)
@@ -101,17 +101,17 @@ def test_the_options_of_a_grid_are_its_quantities() -> None:
     assert found["plan"]["problems"] == 4
 
 
-def test_a_dry_run_names_the_store_that_a_run_fills(tmp_path: Path) -> None:
+def test_a_dry_run_names_the_store_of_the_run(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path / 'answers.sqlite'}"
     asked = ("precompute", "--K", "3", "--epsilon", "0.5", "--m", "2", "--url", store)
     assert run_json(*asked, "--dry-run")["plan"]["store"] == store
     assert not (tmp_path / "answers.sqlite").exists()
     assert run(*asked).exit_code == 0
-    found = run_json(*asked, "--dry-run")["plan"]  # reads the store that is there now
+    found = run_json(*asked, "--dry-run")["plan"]  # reads the store, which now exists
     assert (found["store"], found["stored"]) == (store, 1)
 
 
-def test_a_grid_of_profiles_is_stored_exported_and_read_again(tmp_path: Path, url: str) -> None:
+def test_a_grid_of_profiles_is_stored_exported_and_read(tmp_path: Path, url: str) -> None:
     asked = ("--K", "5,7", "--profile", "gaussian(0.0325)", "--target-epsilon", "0.1", "--delta", "1e-5")
     assert json.loads(run("precompute", *asked, "--url", url, "--dry-run", "--json").stdout)["plan"]["missing"] == 2
     assert run("precompute", *asked, "--url", url, "--workers", "1").stdout.startswith("Solved: 2 in ")
@@ -124,23 +124,23 @@ def test_a_grid_of_profiles_is_stored_exported_and_read_again(tmp_path: Path, ur
 
 
 def precomputed(*options: str) -> Any:
-    """Return what a run prints as JSON; its plan is on stderr."""
+    """Return the JSON of a run; its plan is on stderr."""
     return json.loads(run("precompute", *options, "--json").stdout)
 
 
-def test_a_table_by_attendance_is_one_command(tmp_path: Path, url: str) -> None:
+def test_a_grid_of_attendance_is_computed_by_one_command(tmp_path: Path, url: str) -> None:
     file = tmp_path / "attendance.jsonl"
     options = ("--epsilon", "0.1", "--m", "2", "--url", url, "--workers", "1", "--output", str(file))
     first = precomputed("--K", "5..8", *options)
     assert [answer["voters"] for answer in first["answers"]] == [5, 6, 7, 8]
     with closing(open_store("memory")) as empty, closing(open_store(url)) as store:
-        assert {row.became for row in import_rows(read_table(file), empty)} == {"new"}  # each proved again
+        assert {row.became for row in import_rows(read_table(file), empty)} == {"new"}  # each is verified
         for answer in first["answers"]:
             record = load_record(answer["id"], empty)
             assert record == load_record(answer["id"], store)
             assert record is not None
             assert (record["problem"]["K"], record["utility"]) == (answer["voters"], answer["utility"])
-    again = precomputed("--K", "5,6,7,8", *options)  # nothing is left to be done
+    again = precomputed("--K", "5,6,7,8", *options)  # nothing remains to be solved
     assert (again["outcome"], again["answers"]) == (None, first["answers"])
     shown = run("precompute", "--K", "5..5", *options).stdout.splitlines()
     assert shown[0] == "Nothing is left to be done."
@@ -148,7 +148,7 @@ def test_a_table_by_attendance_is_one_command(tmp_path: Path, url: str) -> None:
     assert shown[3] == f"Written: 1 answers to {file}."
 
 
-def test_groups_attend_in_every_combination(tmp_path: Path, url: str) -> None:
+def test_a_grid_has_all_combinations_of_attending_groups(tmp_path: Path, url: str) -> None:
     file = tmp_path / "groups.jsonl"
     groups = ("--group", "K=0..1,epsilon=0.1", "--group", "K=0..2,profile=0:0.2,0.5:1e-5")
     options = ("--target-epsilon", "0.6", "--delta", "1e-4", "--url", url, "--workers", "1", "--output", str(file))
@@ -167,5 +167,5 @@ def test_groups_attend_in_every_combination(tmp_path: Path, url: str) -> None:
         (("--group", "K=0..3,epsilon=1"), "--target-epsilon"),
     ],
 )
-def test_attendances_that_are_not_valid(options: tuple[str, ...], said: str, url: str) -> None:
+def test_invalid_attendances_are_refused(options: tuple[str, ...], said: str, url: str) -> None:
     assert said in refused("precompute", *options, "--url", url)

@@ -1,4 +1,4 @@
-"""`darrm` as a process: what only a process can show."""
+"""`darrm` as a process: streams, signals, imports and threads."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Begin = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Begin]:
-    """Start programs in ``tmp_path``; none outlives the test, or five minutes."""
+    """Start programs in ``tmp_path``; none outlives the test or five minutes."""
     started: list[tuple[subprocess.Popen[str], threading.Timer]] = []
 
     def go(*arguments: str, **how: Any) -> subprocess.Popen[str]:
@@ -60,14 +60,14 @@ def finished(process: subprocess.Popen[str], given: str | None = None) -> tuple[
 
 
 def fetched(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=300) as answer:  # noqa: S310 — our own server
+    with urllib.request.urlopen(url, timeout=300) as answer:  # noqa: S310 — a server of this test
         return json.load(answer)
 
 
 # ------------------------------------------------------------------------------------------ a solve
 
 
-def test_stdout_is_json_and_what_is_not_the_answer_is_on_stderr(begin: Begin, tmp_path: Path) -> None:
+def test_the_answer_is_on_stdout_and_all_else_on_stderr(begin: Begin, tmp_path: Path) -> None:
     suspicious = ("--m", "1", "--epsilon", "0.1", "--Delta", "0.4", "--delta", "1e-6", "--no-cache")
     code, stdout, stderr = finished(begin("solve", *SMALL, *suspicious, "--json"))
     assert code == 0
@@ -80,7 +80,7 @@ def test_stdout_is_json_and_what_is_not_the_answer_is_on_stderr(begin: Begin, tm
 
 
 def told_at_exit(expression: str, place: Path, words: list[str], more: dict[str, str] | None = None) -> str:
-    """Run a verb; return what an expression is at its end."""
+    """Run a verb; return the value of an expression at its end."""
     report = f"import atexit, os, sys; atexit.register(lambda: print({expression}, file=sys.stderr))"
     program = [*PROGRAM[:2], f"{report}\n{PROGRAM[2]}", *words]
     environment = {"PYTHONPATH": str(ROOT), "PATH": "", "PYTHONIOENCODING": "utf-8", "XDG_CACHE_HOME": str(place)}
@@ -90,7 +90,7 @@ def told_at_exit(expression: str, place: Path, words: list[str], more: dict[str,
 
 
 def test_a_small_solve_loads_only_what_it_uses(tmp_path: Path) -> None:
-    # What a small solve waits for is its imports: each of these would cost more than the solve itself.
+    # A small solve takes as long as its imports: each of these would take longer than the solve.
     loaded = set(told_at_exit("*{n.split('.')[0] for n in sys.modules}", tmp_path, ["solve", *SMALL]).split())
     assert {"numpy", "highspy", "darrm_opt"} <= loaded
     slow = {
@@ -110,11 +110,11 @@ def test_a_small_solve_loads_only_what_it_uses(tmp_path: Path) -> None:
     assert not loaded & (slow | {"platformdirs", "solver_cache"})
 
 
-def test_an_answer_is_stored_and_found_without_what_it_does_not_need(tmp_path: Path) -> None:
+def test_an_answer_is_stored_and_found_without_unneeded_imports(tmp_path: Path) -> None:
     place = {"DARRM_CACHE_URL": f"sqlite:///{tmp_path / 'cache.sqlite'}"}
     loaded = told_at_exit("*sys.modules", tmp_path, ["solve", *SMALL], place).split()
     assert {"sqlite3", "highspy"} <= {*loaded}
-    loaded += told_at_exit("*sys.modules", tmp_path, ["solve", *SMALL], place).split()  # the file exists by now
+    loaded += told_at_exit("*sys.modules", tmp_path, ["solve", *SMALL], place).split()  # the file now exists
     assert not {name.split(".")[0] for name in loaded} & {"sqlalchemy", "platformdirs", "psycopg"}
     assert not [name for name in loaded if name.startswith("darrm_opt.tables.")]
     with closing(sqlite3.connect(tmp_path / "cache.sqlite")) as plain:
@@ -130,14 +130,14 @@ def test_an_answer_is_stored_and_found_without_what_it_does_not_need(tmp_path: P
     ],
     ids=["a solve", "a solve, told how many", "matrices"],
 )
-def test_numpy_starts_threads_for_large_matrices_only(
+def test_numpy_starts_threads_only_for_large_matrices(
     tmp_path: Path, words: list[str], given: dict[str, str], expected: str
 ) -> None:
-    # They spin while NumPy loads, which costs a small solve a fifth of its time.
+    # They spin while NumPy loads, a fifth of the time of a small solve.
     assert told_at_exit("os.environ.get('OPENBLAS_NUM_THREADS', '')", tmp_path, words, given) == expected
 
 
-def test_an_interrupted_solve_leaves_nothing_half_written(begin: Begin, tmp_path: Path) -> None:
+def test_an_interrupted_solve_leaves_no_partial_file(begin: Begin, tmp_path: Path) -> None:
     store = tmp_path / "cache.sqlite"
     url = f"sqlite:///{store}"
     process = begin(
@@ -145,7 +145,7 @@ def test_an_interrupted_solve_leaves_nothing_half_written(begin: Begin, tmp_path
         *("--output", "gamma.json", "--plot", "gamma.png"),
         DARRM_CACHE_URL=url,
     )
-    until(lambda: store.exists() or process.poll() is not None)  # it is opened just before the solve begins
+    until(lambda: store.exists() or process.poll() is not None)  # it is opened just before the solve starts
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
     code, stdout, stderr = finished(process)
@@ -157,7 +157,7 @@ def test_an_interrupted_solve_leaves_nothing_half_written(begin: Begin, tmp_path
     opened.close()
 
 
-def test_a_reader_that_leaves_is_not_an_error(begin: Begin) -> None:
+def test_a_closed_pipe_is_not_an_error(begin: Begin) -> None:
     process = begin("error-curve", "--K", "11", "--m", "3", "--epsilon", "0.1", "--points", "1000")
     assert process.stdout is not None
     assert process.stderr is not None
@@ -175,8 +175,8 @@ def test_version_is_printed() -> None:
     assert (result.exit_code, result.stdout) == (0, f"darrm {__version__}\n")
 
 
-def test_help_shows_every_verb_with_its_first_line() -> None:
-    def flowing(text: str) -> str:  # however wide the terminal is
+def test_help_lists_every_verb_with_a_summary() -> None:
+    def flowing(text: str) -> str:  # for any width of the terminal
         return " ".join(text.split())
 
     text = flowing(run("--help").stdout)
@@ -190,7 +190,7 @@ def test_help_shows_every_verb_with_its_first_line() -> None:
         assert f" {path} {flowing((QUESTIONS[path].__doc__ or '').partition(chr(10) * 2)[0])}" in others
 
 
-def test_no_verb_shows_the_help() -> None:
+def test_without_a_verb_the_help_is_shown() -> None:
     result = run()
     assert result.exit_code == 2
     assert "usage: darrm COMMAND [OPTIONS] [ARGUMENTS]" in result.stdout + result.stderr
@@ -217,7 +217,7 @@ def test_serve_answers_until_it_is_interrupted(begin: Begin) -> None:
     assert "epsilon" not in log
 
 
-def test_a_taken_port_is_said_plainly() -> None:
+def test_the_error_of_a_port_in_use_is_clear() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = run("serve", "--port", str(port))
@@ -234,16 +234,14 @@ def test_invalid_ports_are_refused(port: str) -> None:
     assert run("serve", "--port", port).exit_code == ExitCode.BAD_INPUT
 
 
-def test_an_address_that_is_not_ours_is_said_plainly() -> None:
+def test_the_error_of_a_foreign_address_is_clear() -> None:
     with pytest.raises(
         ListenError, match=r"Cannot listen at 192\.0\.2\.1:0 \(.*\): choose another address with --host"
     ):
         listen("192.0.2.1", 0)
 
 
-def test_serve_refuses_a_cache_that_cannot_be_used_before_it_listens(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_serve_refuses_an_unusable_cache_before_it_listens(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("DARRM_CACHE_URL", f"sqlite:///{tmp_path}/file/cache.sqlite")
     result = run("serve", "--port", "0")
@@ -251,7 +249,7 @@ def test_serve_refuses_a_cache_that_cannot_be_used_before_it_listens(
     assert result.stderr.startswith("Error: The cache at sqlite:///")
 
 
-def test_serve_refuses_a_setting_that_is_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serve_refuses_an_invalid_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_MAX_VOTERS", "many")
     result = run("serve", "--port", "0")
     assert result.exit_code == ExitCode.BAD_INPUT
@@ -261,7 +259,7 @@ def test_serve_refuses_a_setting_that_is_not_valid(monkeypatch: pytest.MonkeyPat
 # ------------------------------------------------------------------------------------------ make run
 
 
-def test_the_first_run_solves_draws_and_serves_the_papers_settings(begin: Begin, tmp_path: Path) -> None:
+def test_make_run_solves_plots_and_serves_the_settings_of_the_paper(begin: Begin, tmp_path: Path) -> None:
     process = begin("--port", "0", program=[sys.executable, "-m", "tools.first_run"])
     assert process.stderr is not None
     url = process.stderr.readline().split()[4].rstrip(",")
@@ -280,7 +278,7 @@ def test_the_first_run_solves_draws_and_serves_the_papers_settings(begin: Begin,
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_the_first_run_has_help(begin: Begin, flag: str, tmp_path: Path) -> None:
+def test_make_run_has_help(begin: Begin, flag: str, tmp_path: Path) -> None:
     code, stdout, stderr = finished(begin(flag, program=[sys.executable, "-m", "tools.first_run"]))
     assert (code, stderr) == (ExitCode.DONE, "")
     assert stdout.startswith("usage: python -m tools.first_run [OPTIONS]\n")
@@ -288,7 +286,7 @@ def test_the_first_run_has_help(begin: Begin, flag: str, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_first_run_finds_a_taken_port_before_the_work(begin: Begin, tmp_path: Path) -> None:
+def test_make_run_detects_a_port_in_use_before_any_work(begin: Begin, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         process = begin("--port", port, program=[sys.executable, "-m", "tools.first_run"])

@@ -1,4 +1,4 @@
-"""`darrm cost --votes`: what noisy labels reveal about the votes of a file, made private before it is printed."""
+"""`darrm cost --votes`: the loss of labels for the votes of a file, published privately; `darrm label --ptr`."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SHAPE = ("--K", "40", "--classes", "3", "--sigma", "5", "--delta", "1e-4")
 
 @pytest.fixture
 def votes(tmp_path: Path) -> str:
-    """Votes of 40 voters in 30 queries, of whom 38 agree."""
+    """Write the votes of 40 voters in 30 queries, of whom 38 agree."""
     table = np.tile(np.arange(30)[:, np.newaxis] % 3, (1, 40))
     table[:, :2] = (table[:, :2] + 1) % 3
     np.save(tmp_path / "votes.npy", table)
     return str(tmp_path / "votes.npy")
 
 
-def test_what_is_published_is_private_and_the_rest_is_on_request(votes: str) -> None:
+def test_the_published_loss_is_private_and_the_exact_one_is_on_request(votes: str) -> None:
     batch = NoisyMaximum(40, 3, 5.0).batch(30)
     counts = np.array([np.roll([38, 2, 0], query) for query in range(30)])
     raw, test = unpublished_epsilon(batch, counts, 1e-4), ptr_epsilon(batch, 1e-4)
@@ -41,10 +41,10 @@ def test_what_is_published_is_private_and_the_rest_is_on_request(votes: str) -> 
     assert told["stated"] == {"epsilon": test.total.epsilon, "delta": 1e-4, "chance": 0.99, "leader_share": 0.9}
     assert raw.epsilon < told["stated"]["epsilon"] < found["epsilon"]
     less = run_json("cost", "gnmax", *SHAPE, "--votes", votes, "--leader-share", "0.95")["votes"]["stated"]
-    assert less["epsilon"] < told["stated"]["epsilon"]  # who expects more agreement states less
+    assert less["epsilon"] < told["stated"]["epsilon"]  # more expected agreement gives a smaller total
     published = [told["published"]]
     published += [run_json("cost", "gnmax", *SHAPE, "--votes", votes)["votes"]["published"] for _ in range(3)]
-    assert len({each["renyi"] for each in published}) > 1  # drawn anew each time
+    assert len({each["renyi"] for each in published}) > 1  # the noise differs each time
     assert all(each["spent"]["epsilon"] > 0 for each in published)
 
 
@@ -61,7 +61,7 @@ def test_the_votes_are_read_once(votes: str, monkeypatch: pytest.MonkeyPatch) ->
     assert read == [votes]
 
 
-def test_the_text_marks_what_is_not_a_guarantee(votes: str) -> None:
+def test_the_text_marks_values_that_are_not_guarantees(votes: str) -> None:
     told = run("cost", "gnmax", *SHAPE, "--votes", votes).stdout
     assert "no guarantee" in told
     assert "NOT FOR PUBLICATION" not in told
@@ -85,7 +85,9 @@ def test_the_text_marks_what_is_not_a_guarantee(votes: str) -> None:
         (("gnmax", *SHAPE, "--leader-share", "0.3"), "--leader-share: 0.3"),
     ],
 )
-def test_options_without_such_an_account_are_refused(votes: str, arguments: tuple[str, ...], option: str) -> None:
+def test_options_without_a_data_dependent_account_are_refused(
+    votes: str, arguments: tuple[str, ...], option: str
+) -> None:
     assert option in refused("cost", *arguments, "--votes", votes)
 
 
@@ -98,17 +100,17 @@ def test_the_check_is_part_of_the_batch(votes: str) -> None:
 
 
 @pytest.mark.parametrize(("option", "value"), [("--leader-share", ("0.8",)), ("--unpublished", ())])
-def test_what_is_said_of_a_batch_needs_its_votes(option: str, value: tuple[str, ...]) -> None:
+def test_options_of_a_batch_require_its_votes(option: str, value: tuple[str, ...]) -> None:
     assert option in refused("cost", "gnmax", *SHAPE, option, *value)
     assert option in refused("cost", "bagging", option, *value)
 
 
-# ------------------------------------------------------------------------------------------ labels that are earned
+# ------------------------------------------------------------------------------------------ propose-test-release
 
 
 @pytest.fixture
-def earned(tmp_path: Path) -> tuple[str, ...]:
-    """The command of the issue, but for its total and its output: 58 of 60 voters agree in 30 queries."""
+def ptr_command(tmp_path: Path) -> tuple[str, ...]:
+    """A command without its total and output: 58 of 60 voters agree in 30 queries."""
     votes = str(tmp_path / "votes.npy")
     table = np.tile(np.arange(30)[:, np.newaxis] % 3, (1, 60))
     table[:, :2] = (table[:, :2] + 1) % 3
@@ -118,9 +120,9 @@ def earned(tmp_path: Path) -> tuple[str, ...]:
     return ("label", "--votes", votes, "--solution", str(source), "--release-log", str(log))
 
 
-def test_labels_leave_once_their_votes_have_earned_the_total(earned: tuple[str, ...], tmp_path: Path) -> None:
+def test_if_the_test_passes_labels_are_released_once(ptr_command: tuple[str, ...], tmp_path: Path) -> None:
     output = str(tmp_path / "labels.csv")
-    found = run_json(*earned, "--ptr", "4.5,1e-4", "--output", output)
+    found = run_json(*ptr_command, "--ptr", "4.5,1e-4", "--output", output)
     assert (found["labels"], found["spent"], found["left"]) == (30, 30, 0)
     assert (found["total_epsilon"], found["total_delta"], found["account"]) == (4.5, 1e-4, "propose-test-release")
     right = np.array(Path(output).read_text().split()[1:], dtype=int) == np.arange(30) % 3
@@ -128,8 +130,8 @@ def test_labels_leave_once_their_votes_have_earned_the_total(earned: tuple[str, 
     status = run_json("label", "--status", str(tmp_path / "log"))
     assert (status["passed"], status["epsilon"]) == (True, 4.5)
     assert "test       passed" in run("label", "--status", str(tmp_path / "log")).stdout
-    # The same votes through the argument, under the same name: what was released, for nothing.
-    again = (*earned[:1], earned[2], *earned[3:])
+    # The same command again: the released labels, without a charge.
+    again = (*ptr_command[:1], ptr_command[2], *ptr_command[3:])
     output = str(tmp_path / "again.csv")
     release_id = found["release_id"]
     result = run(*again, "--ptr", "4.5,1e-4", "--output", output, "--release-id", release_id, "--json")
@@ -139,13 +141,13 @@ def test_labels_leave_once_their_votes_have_earned_the_total(earned: tuple[str, 
     assert Path(output).read_text() == (tmp_path / "labels.csv").read_text()
 
 
-def test_a_batch_that_fails_leaves_nothing_and_says_what_it_cost(earned: tuple[str, ...], tmp_path: Path) -> None:
-    votes = earned[2]
+def test_a_failed_test_releases_nothing_and_states_its_cost(ptr_command: tuple[str, ...], tmp_path: Path) -> None:
+    votes = ptr_command[2]
     table = np.load(votes)
     table[:, :28] = (table[:, :28] + 1) % 3
     np.save(votes, table)
     for _ in range(2):
-        result = run(*earned, "--ptr", "4.5,1e-4", "--output", str(tmp_path / "labels.csv"))
+        result = run(*ptr_command, "--ptr", "4.5,1e-4", "--output", str(tmp_path / "labels.csv"))
         assert (result.exit_code, result.stdout) == (4, "")
         assert "failed the test" in result.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"votes.npy", "mechanism.json", "log"}
@@ -166,26 +168,26 @@ def test_a_batch_that_fails_leaves_nothing_and_says_what_it_cost(earned: tuple[s
         (("votes.csv", "--queries", "30"), "--votes"),
     ],
 )
-def test_totals_that_cannot_be_earned_are_refused(
-    earned: tuple[str, ...], tmp_path: Path, more: tuple[str, ...], option: str
+def test_totals_without_a_test_are_refused(
+    ptr_command: tuple[str, ...], tmp_path: Path, more: tuple[str, ...], option: str
 ) -> None:
-    assert option in refused(*earned, *more, "--output", str(tmp_path / "labels.csv"))
+    assert option in refused(*ptr_command, *more, "--output", str(tmp_path / "labels.csv"))
     assert not (tmp_path / "log").exists()
 
 
-def test_a_log_has_one_budget(earned: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_log_has_one_budget(ptr_command: tuple[str, ...], tmp_path: Path) -> None:
     output = ("--output", str(tmp_path / "labels.csv"))
-    run_json(*earned, "--queries", "30", *output)
+    run_json(*ptr_command, "--queries", "30", *output)
     (tmp_path / "labels.csv").unlink()
-    assert "--ptr" in refused(*earned, "--ptr", "4.5,1e-4", *output)
+    assert "--ptr" in refused(*ptr_command, "--ptr", "4.5,1e-4", *output)
 
 
 @pytest.mark.slow
-def test_a_job_that_is_killed_at_any_moment_has_one_outcome(earned: tuple[str, ...], tmp_path: Path) -> None:
-    """SIGKILL after the log is there, or a little later: the test is drawn once, and its labels are those in the log."""
+def test_a_job_killed_at_any_time_has_one_outcome(ptr_command: tuple[str, ...], tmp_path: Path) -> None:
+    """SIGKILL once the log exists or slightly later: the test is drawn once, and its labels are those of the log."""
     random = np.random.default_rng(3)
     log, output = tmp_path / "log", tmp_path / "labels.csv"
-    command = (*earned, "--ptr", "4.5,1e-4", "--output", str(output))
+    command = (*ptr_command, "--ptr", "4.5,1e-4", "--output", str(output))
     for _ in range(4):
         process = start(*command, cwd=tmp_path)
         while process.poll() is None and not log.exists():

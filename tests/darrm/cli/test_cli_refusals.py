@@ -1,4 +1,4 @@
-"""Invalid options: each verb refuses them in one line that names the option at fault, with exit code 2."""
+"""Invalid options: each verb refuses them with exit code 2, in one line that names the option."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ INVALID: dict[str, dict[str, list[str]]] = {
     "audit permute_and_flip --K 3 --rate 1 --total-epsilon 1": {"--neighbours": ["x"]},
     "audit os:getcwd --K 3 --total-epsilon 1": {"--pairs": ["/dev/null"]},
 }
-"""The words of a command, and by option its invalid values, or the words after which it is at fault."""
+"""Arguments of a command, and by option its invalid values, or arguments that make it invalid."""
 
 TOTALS = {
     "--total-epsilon": ("--total-epsilon=-1", "--total-epsilon=inf", "--total-epsilon=many", "--total-epsilon=0"),
@@ -218,7 +218,9 @@ for verb in ("cost gnmax", "plan", "plan --compare"):
 
 
 @pytest.mark.parametrize("command", INVALID)
-def test_an_invalid_option_is_named(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_refusal_of_an_invalid_option_names_it(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     for option, texts in INVALID[command].items():
         for text in texts:

@@ -1,4 +1,4 @@
-"""`--records`, `--sample`, `--sampling`: `darrm cost` and `darrm plan` for queries that have a fresh sample of the records each."""
+"""`--records`, `--sample`, `--sampling`: totals and plans with a fresh sample of the records for each query."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ TOTAL = ("--total-epsilon", "3", "--total-delta", "1e-5")
 DRAWN = ("--records", "5452", "--sample", "40")
 
 
-def test_the_noise_for_a_sampled_total_and_back() -> None:
+def test_the_noise_for_a_sampled_total_has_that_total() -> None:
     found = run_json("cost", "gnmax", *SHAPE, *TOTAL, *DRAWN, "--sampling", "poisson")
     sampling = Sampling(5452, 40)
     assert found["sampling"] == sampling.record()
-    assert found["parameter"] <= 0.940  # a count of two cells, and Gaussian noise that is not in whole numbers
+    assert found["parameter"] <= 0.940  # by two cells of counts, and continuous Gaussian noise
     sigma = ("--sigma", repr(found["parameter"]), "--delta", "1e-5")
     assert run_json("cost", "gnmax", *SHAPE, *sigma, *DRAWN)["epsilon"] == found["epsilon"] <= 3.0
-    assert run_json("cost", "gnmax", *SHAPE, *sigma)["epsilon"] > 400  # of every record in every query
+    assert run_json("cost", "gnmax", *SHAPE, *sigma)["epsilon"] > 400  # with all records in every query
     assert "5,452 records drawn anew" in run("cost", "gnmax", *SHAPE, *sigma, *DRAWN).stdout
 
 
-def test_a_plan_is_that_of_the_core_and_says_how_records_are_drawn(tmp_path: Path) -> None:
+def test_a_plan_is_that_of_the_core_and_states_the_sampling(tmp_path: Path) -> None:
     written, votes = tmp_path / "best.json", tmp_path / "votes.npy"
     drawn = (*DRAWN, "--sampling", "without-replacement")
     found = run_json("plan", *SHAPE, *TOTAL, *drawn, "--prior", "beta(8,2)", "--output", str(written))
@@ -53,7 +53,7 @@ def test_a_plan_is_that_of_the_core_and_says_how_records_are_drawn(tmp_path: Pat
     said = run("plan", *SHAPE, *TOTAL, *drawn, "--prior", "beta(8,2)", "--output", str(other)).stdout
     assert "without replacement" in said
     assert f"darrm label --solution {other} --release-log releases.log --output labels.csv --ask" in said
-    # A file of votes shows no sample, so nothing is charged the sampled price for it.
+    # A file of votes has no sample, so there is no amplification.
     np.save(votes, np.zeros((3, 10), dtype=np.int64))
     log = tmp_path / "log"
     said = refused("label", str(votes), "--solution", str(written), "--release-log", str(log), "--output", "labels.csv")
@@ -80,7 +80,7 @@ def test_a_design_of_private_voters_names_the_command_for_their_samples(tmp_path
     asked = ("solve", "--K", "3", "--m", "2", "--epsilon", "0.5", "--output", str(tmp_path / "gamma.json"), *DRAWN)
     command = _command_in(refused(*asked))
     assert command[command.index("--total-epsilon") + 1] == "1.0"
-    assert run(*command).exit_code == ExitCode.UNAVAILABLE  # of one query the plain majority is best: no file
+    assert run(*command).exit_code == ExitCode.UNAVAILABLE  # for one query the plain majority is best: no file
     assert "--records" in refused("solve", "--group", "K=3,epsilon=0.5", "--target-epsilon", "1", *DRAWN)
     total = ("--total-epsilon", "1", "--total-delta", "1e-5")
     told = refused("plan", "--K", "3", "--epsilon", "0.5", *total, "--fresh", *DRAWN, "--sampling", "poisson")
@@ -102,7 +102,7 @@ for line in sys.stdin:
 """
 
 
-def test_texts_of_labels_and_a_job_that_is_killed(tmp_path: Path) -> None:
+def test_texts_of_labels_are_released_and_a_killed_job_spends_its_sample(tmp_path: Path) -> None:
     (tmp_path / "tokens.py").write_text(TOKENS, encoding="utf-8")
     command = f"{sys.executable} {tmp_path / 'tokens.py'}"
     mechanism, log, labels = (tmp_path / name for name in ("mechanism.json", "log", "labels.csv"))
@@ -115,7 +115,7 @@ def test_texts_of_labels_and_a_job_that_is_killed(tmp_path: Path) -> None:
     killed = [sys.executable, "-m", "darrm", *words, "--ask", f"{command} --kill"]
     assert subprocess.run(killed, check=False, capture_output=True).returncode == -signal.SIGKILL
     opened = ReleaseLog(log)
-    assert (opened.spent, opened.labels, len(opened.ids)) == (6, 3, 1)  # the sample that was drawn is spent
+    assert (opened.spent, opened.labels, len(opened.ids)) == (6, 3, 1)  # the drawn sample is spent
     assert "not released" in run("label", "--status", str(log)).stdout
     later = run(*words, "--ask", command, "--json")
     found = json.loads(later.stdout)
@@ -140,7 +140,7 @@ for line in sys.stdin:
 """
 
 
-def test_labels_of_samples_that_a_command_answers(tmp_path: Path) -> None:
+def test_labels_of_samples_answered_by_a_command_are_released(tmp_path: Path) -> None:
     (tmp_path / "answers.py").write_text(ANSWERS, encoding="utf-8")
     command = f"{sys.executable} {tmp_path / 'answers.py'}"
     mechanism, log, labels = (tmp_path / name for name in ("mechanism.json", "log", "labels.csv"))
@@ -151,7 +151,7 @@ def test_labels_of_samples_that_a_command_answers(tmp_path: Path) -> None:
     assert "--votes" in refused(*words, "--votes", str(mechanism), "--ask", command)
     assert "--records" in refused(*words, "--records", "10", "--sample", "5", "--ask", command)
     assert not log.exists()
-    # Each wrong form of an answer is found before there is a log.
+    # An invalid answer is detected before a log is created.
     for wrong in ("probabilities", "text", "short", "null", "silence"):
         refusal = refused(*words, "--ask", f"{command} --{wrong}")
         assert "a JSON list of 10 classes 0 to 3, such as [0, 1, 2, 3, …]" in refusal
@@ -162,7 +162,7 @@ def test_labels_of_samples_that_a_command_answers(tmp_path: Path) -> None:
     assert "other than a list" in refused(*dry, f"{command} --text")
     assert "--ask" in refused("label", "votes.csv", "--dry-run")
     assert not log.exists()
-    # Where the command fails later, nothing is released that nobody voted: the query is spent, and the file says so.
+    # If the command fails later nothing is released: the query is spent, and the file states that.
     told = refused(*words, "--ask", f"{command} --fail")
     assert "Query 3 is spent without a label" in told
     opened = ReleaseLog(log)
@@ -179,7 +179,7 @@ def test_labels_of_samples_that_a_command_answers(tmp_path: Path) -> None:
     assert "does not exist" in refused(*words, "--ask", command)
 
 
-def test_missing_answers_of_a_command_become_what_is_said(tmp_path: Path) -> None:
+def test_missing_answers_of_a_command_become_the_given_class(tmp_path: Path) -> None:
     (tmp_path / "answers.py").write_text(ANSWERS, encoding="utf-8")
     command = f"{sys.executable} {tmp_path / 'answers.py'} --null"
     mechanism, log, labels = (tmp_path / name for name in ("mechanism.json", "log", "labels.npy"))
@@ -188,4 +188,4 @@ def test_missing_answers_of_a_command_become_what_is_said(tmp_path: Path) -> Non
     words = ("label", "--solution", str(mechanism), "--release-log", str(log), "--output", str(labels))
     assert "null, a missing vote" in refused(*words, "--ask", command)
     assert run(*words, "--missing", "class", "--ask", command).exit_code == 0
-    assert np.load(labels).tolist() == [3] * 4  # the last class: nine of ten answered nothing
+    assert np.load(labels).tolist() == [3] * 4  # the last class, since nine of ten gave no answer

@@ -1,4 +1,4 @@
-"""`darrm solve`: what it prints, what it writes, and how it refuses."""
+"""`darrm solve`: output, files, cache, refusals and exit codes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_json_is_the_record_of_the_same_answer_as_in_python() -> None:
     verify(expected.problem, record["gamma"])
 
 
-def test_text_shows_every_value_of_gamma_and_its_proof() -> None:
+def test_the_text_shows_every_value_of_gamma_and_its_certificate() -> None:
     result = run("solve", *MNIST)
     assert (result.exit_code, result.stderr) == (0, "")
     assert (
@@ -52,7 +52,7 @@ def test_text_shows_every_value_of_gamma_and_its_proof() -> None:
     assert tightest.split(",")[0] in result.stdout
 
 
-def test_a_gamma_that_falls_is_explained_and_a_monotone_one_is_not() -> None:
+def test_only_a_gamma_that_is_not_monotone_is_explained() -> None:
     question = ("--K", "11", "--m", "3", "--epsilon", "0.1")
     free = run("solve", *question).stdout
     assert "γ falls at l = 7, 10 although the majority grows" in free
@@ -60,8 +60,8 @@ def test_a_gamma_that_falls_is_explained_and_a_monotone_one_is_not() -> None:
     assert "although the majority grows" not in run("solve", *question, "--shape", "monotone").stdout
 
 
-def test_the_table_has_a_tie_of_its_own_and_says_how_often_the_bit_is_the_majority() -> None:
-    # γ is the weight of the majority against a fair coin: the bit is the majority with (1 + γ)/2
+def test_the_table_has_a_row_for_ties_and_the_probability_of_the_majority() -> None:
+    # the majority with weight γ, else a fair coin: right with probability (1 + γ)/2
     lines = run("solve", "--K", "4", "--m", "1", "--epsilon", "1").stdout.splitlines()
     assert {"     2  0.000000000               a tie", "  1, 3  0.500000000            0.750000"} <= {*lines}
 
@@ -85,7 +85,7 @@ def test_every_option_reaches_the_solver() -> None:
     assert (record["method"], record["backend"]) == ("enumerate", "highs")
 
 
-def test_a_suspicious_question_is_answered_with_a_warning() -> None:
+def test_a_suspicious_question_has_a_warning() -> None:
     result = run("solve", "--K", "5", "--m", "1", "--epsilon", "0.1", "--Delta", "0.5", "--delta", "1e-6", "--json")
     assert result.exit_code == 0
     warning = "delta = 1e-06 is below Delta = 0.5, and the release is hardly more than a fair coin"
@@ -96,7 +96,7 @@ def test_a_suspicious_question_is_answered_with_a_warning() -> None:
 # ------------------------------------------------------------------------------------------- files
 
 
-def test_output_holds_the_record_and_replaces_the_old_file(tmp_path: Path) -> None:
+def test_output_is_the_record_and_replaces_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "gamma.json"
     path.write_text("old")
     result = run("solve", *SMALL, "--output", str(path), "--json")
@@ -105,15 +105,13 @@ def test_output_holds_the_record_and_replaces_the_old_file(tmp_path: Path) -> No
     assert [each.name for each in tmp_path.iterdir() if "cache" not in each.name] == ["gamma.json"]
 
 
-def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path: Path) -> None:
+def test_a_new_file_has_default_permissions(tmp_path: Path) -> None:
     (tmp_path / "touched").touch()
     run("solve", *SMALL, "--output", str(tmp_path / "gamma.json"))
     assert (tmp_path / "gamma.json").stat().st_mode == (tmp_path / "touched").stat().st_mode
 
 
-def test_a_failing_write_leaves_the_old_file_and_nothing_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: Path, _target: Path) -> None:
         raise OSError(28, "No space left on device")
 
@@ -128,7 +126,7 @@ def test_a_failing_write_leaves_the_old_file_and_nothing_beside_it(
 
 
 @pytest.mark.parametrize("ending", ["png", "svg", "pdf", "SVG"])
-def test_plot_draws_a_picture_of_the_kind_that_its_name_says(tmp_path: Path, ending: str) -> None:
+def test_the_format_of_a_plot_follows_its_file_name(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"gamma.{ending}"
     assert run("solve", *SMALL, "--plot", str(path)).exit_code == 0
     magic = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending.lower()]
@@ -151,7 +149,7 @@ def counted_stores(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return opened
 
 
-def test_the_cache_is_asked_where_someone_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_used_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     opened = counted_stores(monkeypatch)
     run("solve", *SMALL)
     assert len(opened) == 1  # DARRM_CACHE_URL is set in tests
@@ -164,7 +162,7 @@ def test_the_cache_is_asked_where_someone_asked_for_it(monkeypatch: pytest.Monke
     assert len(opened) == 2
 
 
-def test_the_cache_is_asked_where_a_solve_takes_longer_than_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_used_if_a_solve_takes_longer_than_a_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DARRM_CACHE_URL")
     opened = counted_stores(monkeypatch)
     run("solve", "--K", str(MAX_QUICK_K), "--m", "3", "--epsilon", "0.1")
@@ -174,12 +172,12 @@ def test_the_cache_is_asked_where_a_solve_takes_longer_than_a_look(monkeypatch: 
     assert len(opened) == 2
 
 
-def test_the_second_answer_is_the_first_one_from_the_cache() -> None:
+def test_the_second_answer_is_the_first_from_the_cache() -> None:
     first, second = (json.loads(run("solve", *SMALL, "--cache", "--json").stdout) for _ in range(2))
-    assert first == second  # the seconds of the solve too
+    assert first == second  # including the seconds of the solve
 
 
-def test_a_cache_that_was_asked_for_and_fails_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failure_of_a_requested_cache_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("DARRM_CACHE_URL", f"sqlite:///{tmp_path}/file/cache.sqlite")
     result = run("solve", *SMALL)
@@ -188,7 +186,7 @@ def test_a_cache_that_was_asked_for_and_fails_is_an_error(monkeypatch: pytest.Mo
     assert "Set DARRM_CACHE_URL to another location" in result.stderr
 
 
-def test_a_cache_that_nobody_asked_for_and_fails_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failure_of_the_default_cache_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.delenv("DARRM_CACHE_URL")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
@@ -198,14 +196,14 @@ def test_a_cache_that_nobody_asked_for_and_fails_is_a_warning(monkeypatch: pytes
     assert "5 voters" in result.stdout
 
 
-# ---------------------------------------------------------------------------------------- bad input
+# ---------------------------------------------------------------------------------------- invalid input
 
 
 @pytest.mark.parametrize("option", ["--output", "--plot"])
-def test_a_place_that_cannot_be_written_is_refused_before_the_work(
+def test_an_unwritable_output_is_refused_before_any_work(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # a long path is shown in part
+    monkeypatch.chdir(tmp_path)  # a long path is abbreviated
     Path("folder.png").mkdir()
     expected = (
         f"Error: {option}: 'none/gamma.png' is not valid: expected a file that can be written. There is no folder "
@@ -213,14 +211,14 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(
     assert refused("solve", option, "none/gamma.png").startswith(expected)
     assert refused("solve", option, "folder.png").endswith("It is a folder.")
 
-    def denied(path: Path) -> bool:  # as in a folder that this user may not even search; root may search them all
+    def denied(path: Path) -> bool:  # as in a folder without search permission, which root always has
         raise PermissionError(errno.EACCES, "Permission denied", path)
 
     monkeypatch.setattr(Path, "is_dir", denied)
     assert refused("solve", option, "hidden/gamma.png").endswith("Permission denied.")
 
 
-def test_a_solver_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_solver_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "darrm_opt.design.backends.gurobi", raising=False)
     monkeypatch.setitem(sys.modules, "gurobipy", None)
     result = run("solve", *SMALL, "--backend", "gurobi", "--no-cache")
@@ -228,7 +226,9 @@ def test_a_solver_that_is_not_installed_is_named_with_its_extra(monkeypatch: pyt
     assert "pip install 'darrm-opt[gurobi]', or use backend = 'highs'." in result.stderr
 
 
-def test_drawing_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_of_plotting_without_matplotlib_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     result = run("solve", *SMALL, "--plot", str(tmp_path / "gamma.png"))
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
@@ -240,7 +240,7 @@ def test_drawing_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPa
 # ---------------------------------------------------------------------------------------- exit codes
 
 
-def test_an_answer_short_of_the_optimum_is_printed_and_has_a_code_of_its_own() -> None:
+def test_an_answer_below_the_optimum_is_printed_with_its_exit_code() -> None:
     result = run("solve", "--K", "61", "--m", "3", "--epsilon", "0.1", "--time-limit", "1e-9", "--no-cache", "--json")
     assert result.exit_code == ExitCode.NOT_OPTIMAL
     record = json.loads(result.stdout)
@@ -250,7 +250,7 @@ def test_an_answer_short_of_the_optimum_is_printed_and_has_a_code_of_its_own() -
     assert "status     time limit. The time limit was reached: the answer is private" in text
 
 
-def test_an_error_of_our_own_has_an_exit_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_has_its_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("a fault")
 
@@ -280,7 +280,7 @@ def test_every_status_has_an_exit_code() -> None:
     assert set(codes.values()) == {ExitCode.NOT_OPTIMAL}
 
 
-def test_an_epsilon_that_may_be_meant_as_a_percentage_gets_a_word() -> None:
+def test_an_epsilon_that_may_be_a_percentage_has_a_warning() -> None:
     asked = ("solve", "--K", "3", "--m", "2")
     told = run(*asked, "--epsilon", "10")
     assert told.exit_code == 0
@@ -288,7 +288,7 @@ def test_an_epsilon_that_may_be_meant_as_a_percentage_gets_a_word() -> None:
     assert "Warning" not in run(*asked, "--epsilon", "3").stderr
 
 
-def test_voters_state_a_privacy_profile_in_a_file(tmp_path: Path) -> None:
+def test_the_profile_of_voters_is_read_from_a_file(tmp_path: Path) -> None:
     options, points, answer = (
         ("--K", "5", "--target-epsilon", "0.25"),
         tmp_path / "points.csv",
@@ -318,7 +318,7 @@ def test_points_are_chosen_from_a_curve() -> None:
     assert line.startswith("points     4 of gaussian(0.0325); with more (--profile-points) the utility is at most 0.9")
 
 
-def test_the_least_allowance_is_shown_with_the_number_below() -> None:
+def test_the_least_allowance_is_shown_with_the_next_smaller_one() -> None:
     text = run("least", "--K", "7", "--epsilon", "0.2", "--utility", "0.9").stdout
     own = least_parameter(7, epsilon=0.2, utility=0.9)
     assert own.below is not None

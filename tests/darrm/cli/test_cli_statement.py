@@ -1,4 +1,4 @@
-"""`darrm statement`: what is claimed of every file that darrm writes, proved again, in words and as plain data."""
+"""`darrm statement`: the verified claims of every file that darrm writes, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stated(path: str) -> dict[str, Any]:
-    """The statement of a file, as plain data, after what every statement has was looked at."""
+    """Return the statement of a file as plain data, after checking the common fields."""
     found: dict[str, Any] = run_json("statement", path)
     page = run("statement", path).stdout
     assert found["software"] == {"name": "darrm-opt", "version": __version__}
@@ -55,7 +55,7 @@ def stated(path: str) -> dict[str, Any]:
     return found
 
 
-def test_a_log_is_stated_as_a_whole() -> None:
+def test_the_statement_of_a_log_covers_all_its_releases() -> None:
     log = ReleaseLog.create("log", NoisyMaximum(50, 3, 20.0), budget=Privacy(1.0, 1e-5))
     PrivateVote(log.mechanism, log).release_many(np.zeros((2, 50), dtype=int))
     found = stated("log")
@@ -66,7 +66,7 @@ def test_a_log_is_stated_as_a_whole() -> None:
     assert "test" not in found
 
 
-def test_a_log_without_a_total_is_accounted_for() -> None:
+def test_a_log_without_a_total_has_a_stated_total() -> None:
     log = ReleaseLog.create("log", NoisyMaximum(50, 3, 20.0), queries=7)
     found = stated("log")
     assert (found["epsilon"], found["delta"]) == (log.cost(7, 1e-6).epsilon, 1e-6)
@@ -74,7 +74,7 @@ def test_a_log_without_a_total_is_accounted_for() -> None:
 
 
 @pytest.mark.parametrize("agreeing", [60, 30])
-def test_a_total_that_is_earned_has_that_of_any_votes_beside_it(agreeing: int) -> None:
+def test_a_total_by_propose_test_release_is_stated_with_that_of_any_votes(agreeing: int) -> None:
     mechanism = NoisyMaximum(60, 3, 5.0)
     proposal = propose(mechanism.batch(30), Privacy(4.5, 1e-4))
     log = ReleaseLog.create("log", mechanism, proposal=proposal)
@@ -105,7 +105,7 @@ def test_a_gamma_is_one_release() -> None:
     assert any("answer independently" in text for text in found["assumptions"])
 
 
-def test_trained_voters_and_fresh_ones_are_told_apart() -> None:
+def test_voters_trained_once_and_fresh_ones_are_distinguished() -> None:
     texts = []
     for fresh in (False, True):
         ReleaseLog.create(f"log {fresh}", SOLUTION, queries=3, fresh=fresh)
@@ -126,7 +126,7 @@ def test_a_plan_is_stated_with_its_queries() -> None:
     assert found["releases"] == {"allowed": 5}
 
 
-def test_the_file_of_a_plan_carries_its_queries_and_total() -> None:
+def test_the_file_of_a_plan_contains_its_queries_and_total() -> None:
     run(
         *("plan", "--K", "5", "--epsilon", "0.5", "--fresh", "--queries", "5"),
         *("--total-epsilon", "3", "--total-delta", "1e-3", "--output", "plan.json"),
@@ -145,7 +145,7 @@ def test_the_file_of_a_plan_carries_its_queries_and_total() -> None:
         assert run("verify", written(record | broken)).exit_code == ExitCode.BAD_INPUT, broken
 
 
-def test_labels_keep_to_the_plan_of_their_file() -> None:
+def test_labels_are_limited_by_the_plan_of_their_file() -> None:
     run(
         *("plan", "--K", "5", "--epsilon", "0.5", "--fresh", "--queries", "5"),
         *("--total-epsilon", "3", "--total-delta", "1e-3", "--output", "plan.json"),
@@ -160,7 +160,7 @@ def test_labels_keep_to_the_plan_of_their_file() -> None:
     assert "the plan in the file is for 5 releases within (3, 0.001)-DP" in wide.stderr
 
 
-def test_what_was_planned_with_a_sampling_says_so() -> None:
+def test_a_plan_with_a_sampling_states_it() -> None:
     told = run_json(
         *("cost", "gnmax", "--K", "10", "--classes", "4", "--queries", "20", "--sigma", "2", "--delta", "1e-5"),
         *("--records", "5452", "--sample", "40", "--output", "file.json"),
@@ -211,11 +211,11 @@ def client() -> Iterator[TestClient]:
         ("plan", {"K": 5, "epsilon": "inf", **SAMPLED}, (3.0, 1e-5), 5),
     ],
 )
-def test_saved_answers_of_a_service_are_proved_and_stated(
+def test_saved_answers_of_a_service_are_verified_and_stated(
     client: TestClient, path: str, asked: dict[str, Any], total: tuple[float, float], releases: int
 ) -> None:
     while (response := client.post(f"/v1/{path}", json=asked).raise_for_status()).status_code == 202:
-        pass  # its job is not done on a busy machine: the next request waits for it again
+        pass  # on a busy machine its job may not be done: the next request waits again
     answer = response.json()
     answers = [answer]
     if "id" in answer:
@@ -247,7 +247,7 @@ def test_another_design_has_another_hash() -> None:
     assert hashed(one) == hashed(NoisyMaximum(50, 3, 20.0)) != hashed(NoisyMaximum(50, 3, 20.5))
 
 
-def test_unproved_claims_are_not_stated() -> None:
+def test_unverified_claims_are_not_stated() -> None:
     record = NoisyMaximum(50, 3, 20.0).record() | {"queries": 100, "total_epsilon": 0.5, "total_delta": 1e-5}
     result = run("statement", written(record))
     assert (result.exit_code, result.stdout) == (1, "")
@@ -264,7 +264,7 @@ def test_another_file_is_refused(content: str) -> None:
 
 @pytest.mark.parametrize("name", ["exponential", "permute_and_flip"])
 def test_rho_bounds_every_renyi_divergence_of_a_release(name: str) -> None:
-    """D_α ≤ ρ·α at every order, over every pair of neighbouring counts, from the chances of the classes."""
+    """D_α ≤ ρ·α at every order, for all neighbouring counts, from the probabilities of the classes."""
     mechanism = mechanism_class(name).of(6, 3, 0.7)
     rho = concentrated(mechanism, 1)
     assert rho is not None
@@ -279,21 +279,21 @@ def test_rho_bounds_every_renyi_divergence_of_a_release(name: str) -> None:
 
 
 def _chances(mechanism: VoteMechanism, votes: Any) -> Any:
-    """Return the chances of the classes for counts in any order."""
+    """Return the probabilities of the classes for counts in any order."""
     order = np.argsort(-votes, kind="stable")
     chances = np.empty(3)
     chances[order] = mechanism.class_chances(votes[order][None, :])[0]  # type: ignore[index]  # these have them
     return chances
 
 
-def test_rho_of_noisy_counts_adds_up_and_is_not_claimed_where_answers_are_not_independent() -> None:
+def test_rho_of_noisy_counts_adds_up_and_is_not_claimed_for_dependent_answers() -> None:
     noise = NoisyMaximum(500, 3, 20.0, affected=2)
     assert concentrated(noise, 100) == pytest.approx(100 * 2**2 / 20**2, rel=1e-15)
     checked = NoisyMaximum(500, 3, 20.0, threshold=300.0, check_sigma=40.0)
     assert concentrated(checked, 10) == pytest.approx(10 * (1 / 400 + 1 / 3200), rel=1e-15)
     solution = solve(Problem(5, Privacy(0.5), Privacy(1.0)))
     trained = CertifiedNoiseFunction(Release.of(solution))
-    # Nothing adds up, but both answers together are as private as all models: 5 times 0.5-DP.
+    # It does not add up, but both answers together are as private as all models: 5 times 0.5-DP.
     assert concentrated(trained, 2) == pytest.approx(2.5**2 / 2, rel=1e-9)
     assert concentrated(CertifiedNoiseFunction(Release.of(solution), fresh=True), 2) == pytest.approx(1.0, rel=1e-9)
     Path("mechanism.json").write_text(json.dumps(noise.record()))
@@ -301,7 +301,7 @@ def test_rho_of_noisy_counts_adds_up_and_is_not_claimed_where_answers_are_not_in
     assert "ρ-zCDP with ρ = 0.01" in run("statement", "mechanism.json").stdout
 
 
-def test_a_delta_that_the_statement_chose_is_called_so() -> None:
+def test_a_delta_chosen_by_the_statement_is_marked() -> None:
     mechanism = NoisyMaximum(50, 3, 20.0)
     ReleaseLog.create("counted", mechanism, queries=5)
     ReleaseLog.create("budgeted", mechanism, budget=Privacy(1.0, 1e-5))
@@ -311,8 +311,8 @@ def test_a_delta_that_the_statement_chose_is_called_so() -> None:
         assert ("names no δ, so this statement chose δ = 1e-06" in page) is chosen
 
 
-def test_a_rho_that_says_less_than_the_guarantee_is_left_out_of_the_page() -> None:
-    """A model of 0.5-DP trained five times, and a γ of models that are together 2.5-DP: ρ implies ε above 10."""
+def test_a_rho_weaker_than_the_guarantee_is_omitted_from_the_page() -> None:
+    """Five 0.5-DP models, and a γ of models that are together 2.5-DP: ρ implies ε above 10."""
     for mechanism, queries in ((PlainVote(11, 2, Privacy(0.5)), 5), (NoisyMaximum(50, 3, 20.0), 5)):
         record = mechanism.record() | {"queries": queries, "total_epsilon": 3.0, "total_delta": 1e-6}
         path = written(record)
@@ -324,6 +324,6 @@ def test_a_rho_that_says_less_than_the_guarantee_is_left_out_of_the_page() -> No
             assert rho + 2 * (rho * np.log(1e6)) ** 0.5 <= 6.0
 
 
-def test_a_binary_answer_is_0_or_1_and_one_release_is_counted_as_one() -> None:
+def test_a_binary_answer_is_0_or_1_and_one_release_is_singular() -> None:
     page = run("statement", written(NoisyMaximum(50, 2, 20.0).record())).stdout
     assert "at most 1 answer, each 0 or 1; no counts" in page

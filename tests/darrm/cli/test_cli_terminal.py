@@ -1,4 +1,4 @@
-"""The command line on terminals: other encodings, short help, examples, subcommands, completion, elapsed time."""
+"""The command line on terminals: encodings, short help, examples, subcommands, completion, progress."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ VERBS = all_verbs()
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])
 @pytest.mark.parametrize("words", [("solve", *SMALL), ("--help",), ("solve", "--help"), ("solve", "--K", "x")])
-def test_a_terminal_without_greek_gets_the_names_of_letters(
-    words: tuple[str, ...], encoding: str, tmp_path: Path
-) -> None:
+def test_a_terminal_without_greek_shows_names_of_letters(words: tuple[str, ...], encoding: str, tmp_path: Path) -> None:
     process = start(*words, cwd=tmp_path, PYTHONIOENCODING=encoding)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode in {0, 2}
@@ -38,7 +36,7 @@ def test_a_terminal_without_greek_gets_the_names_of_letters(
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_every_verb_has_examples_that_can_be_read(name: str) -> None:
+def test_every_verb_has_valid_examples(name: str) -> None:
     text = run(*name.split(), "--help").stdout
     for example in examples_of(name):
         assert example in text
@@ -86,14 +84,14 @@ def test_bash_completes_files(tmp_path: Path) -> None:
     assert completed("verify", f"{tmp_path}/g") == [f"{tmp_path}/gamma.json"]
 
 
-def test_other_shells_have_the_same_options() -> None:
+def test_other_shells_complete_the_same_options() -> None:
     for shell in pytest.importorskip("shtab").SUPPORTED_SHELLS:
         script = run("--print-completion", shell).stdout
         assert all(flag in script for flag in ("target-epsilon", "time-limit", "prove")), shell
     assert "needs one of bash" in refused("--print-completion", "none")
 
 
-def test_without_shtab_the_way_to_install_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_shtab_the_error_tells_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
     result = run("--print-completion", "bash")
     assert (result.exit_code, result.stdout) == (4, "")
@@ -101,20 +99,20 @@ def test_without_shtab_the_way_to_install_it_is_named(monkeypatch: pytest.Monkey
 
 
 class Terminal(io.StringIO):
-    """A terminal that remembers what was written to it."""
+    """A terminal that records its output."""
 
     def isatty(self) -> bool:
         return True
 
 
 def written_to(stream: io.StringIO, total: int | None, expected: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return what a stream is shown of work that ends once ``expected`` was written."""
+    """Return the output of work that ends once ``expected`` was written."""
     monkeypatch.setattr("sys.stderr", stream)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(output, "DELAY_SECONDS", 0.01)
     monkeypatch.setattr(output, "LOG_DELAY_SECONDS", 0.01)
-    clock = itertools.chain([0.0], itertools.repeat(0.05))  # less than a second, however busy the machine is
+    clock = itertools.chain([0.0], itertools.repeat(0.05))  # less than a second on any machine
     monkeypatch.setattr(output, "monotonic", lambda: next(clock))
     display = ProgressDisplay("planning", total)
     display.update("gnmax [does not fit]", 600)
@@ -124,15 +122,15 @@ def written_to(stream: io.StringIO, total: int | None, expected: str, monkeypatc
 
 
 @pytest.mark.parametrize(("total", "done"), [(None, ""), (1000, "600 of 1,000, ")])
-def test_long_work_moves_a_line_on_a_terminal(total: int | None, done: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_updates_a_line_on_a_terminal(total: int | None, done: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = f"planning: {done}gnmax [does not fit] (0:00:00; ctrl-C stops it)"
     written = written_to(Terminal(), total, expected, monkeypatch)
-    assert ("━" in written) == (total is not None)  # a bar
-    assert written.endswith("\x1b[2K")  # nothing of it is left
+    assert ("━" in written) == (total is not None)  # a progress bar
+    assert written.endswith("\x1b[2K")  # it is erased
 
 
 @pytest.mark.parametrize("why", ["log", "no Rich", "dumb"])
-def test_long_work_writes_lines_where_none_can_move(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_writes_lines_if_none_can_be_overwritten(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if why == "no Rich":
         monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     stream = io.StringIO() if why == "log" else Terminal()
@@ -142,7 +140,7 @@ def test_long_work_writes_lines_where_none_can_move(why: str, monkeypatch: pytes
     assert written == expected * (len(written) // len(expected))
 
 
-def test_each_line_comes_after_twice_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_line_is_written_after_twice_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, times = [0.0], [5.0, 10.0, 20.0, 40.0]
 
     def wait(seconds: float) -> bool:
@@ -167,9 +165,7 @@ def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert stream.getvalue() == ""
 
 
-def test_a_long_solve_shows_where_it_stands(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_solve_shows_its_progress(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "LOG_DELAY_SECONDS", 0.0)
     asked = Design(K=41, m=11, epsilon=0.1)
     cached_solve.cached_solution(asked.problem(), asked, cache=False)

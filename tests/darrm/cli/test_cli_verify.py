@@ -1,4 +1,4 @@
-"""`darrm verify`: a proof, a counterexample, or a reason why the file says nothing."""
+"""`darrm verify`: a proof, a counterexample, or a refusal of the file."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def answer(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("arithmetic", ["float", "ball"])
-def test_an_answer_is_proved_again(answer: Path, arithmetic: str) -> None:
+def test_an_answer_is_verified(answer: Path, arithmetic: str) -> None:
     result = run("verify", str(answer), "--arithmetic", arithmetic)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith("5 voters, each 0.5-DP; the release of one bit is 1-DP (m = 2).\n")
     assert "private    proved for these exact numbers: every way in which a record can move the voters" in result.stdout
 
 
-def test_an_answer_on_stdin_is_proved_as_json(answer: Path) -> None:
+def test_an_answer_on_stdin_is_verified_as_json(answer: Path) -> None:
     result = run("verify", "-", "--json", given=answer.read_text())
     assert (result.exit_code, result.stderr) == (0, "")
     proof = json.loads(result.stdout)
@@ -49,7 +49,7 @@ def test_an_answer_on_stdin_is_proved_as_json(answer: Path) -> None:
     assert proof["certificate"]["margin"] >= 0
 
 
-def test_a_bare_list_is_proved_for_the_options_problem(answer: Path) -> None:
+def test_a_bare_list_is_verified_for_the_problem_of_the_options(answer: Path) -> None:
     gamma = json.dumps(json.loads(answer.read_text())["gamma"])
     for numbers in (gamma, f'{{"gamma": {gamma}}}'):
         assert run("verify", "-", *PROBLEM, given=numbers).exit_code == 0
@@ -57,7 +57,7 @@ def test_a_bare_list_is_proved_for_the_options_problem(answer: Path) -> None:
     assert run("verify", "-", "--m", "2", "--epsilon", "0.49", given=gamma).exit_code == ExitCode.NOT_PRIVATE
 
 
-def test_a_gamma_that_is_not_private_is_shown_its_counterexample() -> None:
+def test_a_gamma_that_is_not_private_has_a_counterexample() -> None:
     result = run("verify", "-", *PROBLEM, "--json", given="[1, 1, 1, 1, 1, 1]")
     assert result.exit_code == ExitCode.NOT_PRIVATE
     assert result.stderr.startswith("Error: gamma is not private: with voters ")
@@ -70,19 +70,19 @@ def test_a_gamma_that_is_not_private_is_shown_its_counterexample() -> None:
     assert (plain.exit_code, plain.stdout, plain.stderr) == (ExitCode.NOT_PRIVATE, "", result.stderr)
 
 
-def test_a_gamma_too_near_the_limit_is_neither_called_private_nor_refuted() -> None:
+def test_a_gamma_too_close_to_the_limit_is_neither_proved_nor_refuted() -> None:
     options = ("--K", "11", "--epsilon", "inf", "--target-epsilon", "1")
     answer = json.loads(run("solve", *options, "--no-cache", "--json").stdout)
     certificate = answer["certificate"]
     grow = 1 + (certificate["error_bound"] / 2 + 2 * certificate["margin"]) / certificate["worst_value"]
-    gamma = json.dumps([value * grow for value in answer["gamma"]])  # past the proof by half of what rounding may hide
+    gamma = json.dumps([value * grow for value in answer["gamma"]])  # beyond the proof by half of the rounding error
     result = run("verify", "-", *options, "--json", given=gamma)
     assert result.exit_code == ExitCode.NOT_PRIVATE
     assert json.loads(result.stdout)["private"] is None
     assert result.stderr.startswith("Error: gamma cannot be shown to be private in floating point")
 
 
-def test_a_suspicious_problem_is_pointed_out() -> None:
+def test_a_suspicious_problem_has_a_warning() -> None:
     result = run("verify", "-", *PROBLEM, "--Delta", "0.1", "--delta", "0.01", given="[0, 0, 0]")
     assert result.exit_code == 0
     assert result.stderr.startswith("Warning: delta = 0.01 is below Delta = 0.1")
@@ -114,7 +114,7 @@ def test_invalid_noise_functions_are_refused(gamma: str, message: str) -> None:
     assert refused("verify", "-", *PROBLEM, "--K", "5", given=gamma).startswith(f"Error: {message}")
 
 
-def test_an_answer_names_its_problem_itself(answer: Path) -> None:
+def test_options_of_the_problem_are_refused_for_a_complete_answer(answer: Path) -> None:
     message = refused("verify", str(answer), *PROBLEM, "--target-epsilon", "1")
     assert message == (
         f"Error: {answer} states its own problem: omit --epsilon, --m, --target-epsilon, or give a bare list."
@@ -122,7 +122,7 @@ def test_an_answer_names_its_problem_itself(answer: Path) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # a long path is shown in part
+    monkeypatch.chdir(tmp_path)  # a long path is abbreviated
     assert refused("verify", "absent.json") == (
         "Error: FILE: 'absent.json' is not valid: expected a readable file, or - for stdin. No such file or directory."
     )
@@ -130,7 +130,7 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pyte
     assert refused("verify", "binary").endswith("It is not UTF-8 text.")
 
 
-def test_another_arithmetic_is_refused() -> None:
+def test_an_unknown_arithmetic_is_refused() -> None:
     message = refused("verify", "-", *PROBLEM, "--arithmetic", "decimal", given="[0, 0]")
     assert message == "Error: --arithmetic: 'decimal' is not valid: expected 'float' or 'ball'."
 
@@ -150,7 +150,7 @@ BARE = {"K": 5, "m": 2, "epsilon": 0.5, "Delta": 0, "gamma": [0.5, 0.4, 0.3, 0.3
         (5, 3, 20, 2.0, ("cost", "exponential"), "darrm selection mechanism"),
     ],
 )
-def test_every_mechanism_is_proved_with_the_total_that_its_file_names(
+def test_every_mechanism_is_verified_with_the_total_of_its_file(
     K: int, classes: int, queries: int, total: float, options: tuple[str, ...], kind: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "design.json"
@@ -180,7 +180,7 @@ def test_every_mechanism_is_proved_with_the_total_that_its_file_names(
     assert "--K" in refused("verify", str(path), "--K", "5")
 
 
-def test_noise_without_a_total_is_told_by_its_one_answer() -> None:
+def test_noise_without_a_total_is_stated_by_one_answer() -> None:
     record = {"kind": "darrm noisy maximum", "format": 1, "K": 25, "classes": 10, "sigma": 40.0, "threshold": None}
     record |= {"check_sigma": None, "affected": 1, "cap": None}
     answer = json.loads(run("verify", "-", "--json", given=json.dumps(record)).stdout)
@@ -200,9 +200,7 @@ def test_noise_without_a_total_is_told_by_its_one_answer() -> None:
         ({"m": None, "target_epsilon": 1.0}, (), 1.0),
     ],
 )
-def test_a_gamma_with_its_problem_beside_it_is_proved(
-    change: dict[str, Any], left_out: tuple[str, ...], target: float
-) -> None:
+def test_a_gamma_with_its_problem_is_verified(change: dict[str, Any], left_out: tuple[str, ...], target: float) -> None:
     content = {name: value for name, value in (BARE | change).items() if name not in left_out}
     result = run("verify", "-", "--json", given=json.dumps(content))
     assert (result.exit_code, result.stderr) == (0, "")
@@ -222,14 +220,14 @@ def test_a_gamma_with_its_problem_beside_it_is_proved(
         ({"epsilon": "inf"}, (), "m = 2 is not valid"),
     ],
 )
-def test_a_bare_file_that_is_not_clear_is_shown_the_least_one(
+def test_the_refusal_of_an_incomplete_file_shows_a_minimal_one(
     change: dict[str, Any], left_out: tuple[str, ...], argument: str
 ) -> None:
     content = {name: value for name, value in (BARE | change).items() if name not in left_out}
     assert argument in refused("verify", "-", given=json.dumps(content))
 
 
-def test_the_least_file_is_one() -> None:
+def test_the_minimal_file_is_valid() -> None:
     assert MINIMAL_FILE in refused("verify", "-", given='{"what": 1}')
     assert run("verify", "-", given=MINIMAL_FILE).exit_code == 0
 
@@ -245,26 +243,26 @@ def test_the_least_file_is_one() -> None:
         (("cost", "laplace", "--K", "5", "--total-epsilon", "1"), "cost"),
     ],
 )
-def test_an_answer_that_proves_nothing_is_named_with_the_file_that_does(words: tuple[str, ...], verb: str) -> None:
+def test_an_answer_without_proof_is_refused_with_the_file_that_has_one(words: tuple[str, ...], verb: str) -> None:
     told = refused("verify", "-", given=run(*words, "--json").stdout)
     assert told.startswith(f"Error: -: it is what `darrm {verb} --json` prints")
     assert told.endswith(f"Give the file that `darrm {words[0]} --output FILE` writes.")
 
 
-def test_the_mechanism_in_a_printed_plan_is_proved() -> None:
+def test_the_mechanism_of_a_printed_plan_is_verified() -> None:
     printed = run("plan", "--K", "5", "--classes", "3", "--affected", "1", "--total-epsilon", "2", "--json").stdout
     proof = run_json("verify", "-", given=printed)
     assert proof["private"] is True
     assert proof["problem"]["target_epsilon"] <= 2
 
 
-def test_cost_of_a_file_names_its_option(answer: Path) -> None:
+def test_cost_of_a_file_suggests_its_option(answer: Path) -> None:
     assert refused("cost", str(answer)).endswith(f"and not a file. For a γ: darrm compose --solution {answer}.")
 
 
 @pytest.mark.parametrize("name", ["gamma", "problem", "utility"])
-def test_a_name_that_occurs_twice_is_refused(name: str, tmp_path: Path) -> None:
-    """Readers differ in which of the two they take: what was proved here might not be what is released elsewhere."""
+def test_a_duplicate_name_is_refused(name: str, tmp_path: Path) -> None:
+    """Readers differ in which value they use, so the verified and the released one could differ."""
     content = record()
     text = json.dumps(content)[:-1] + f", {json.dumps(name)}: {json.dumps(content[name])}}}"
     assert f"'{name}' occurs twice in one object" in refused("verify", "-", given=text)
@@ -288,14 +286,14 @@ def test_an_m_that_contradicts_the_target_is_refused(m: Any) -> None:
 
 
 @pytest.mark.slow
-def test_the_totals_of_a_plan_are_proved_from_the_start_of_its_search() -> None:
+def test_totals_of_a_plan_are_verified_from_the_start_of_its_search() -> None:
     """From the target of one release, the profile proves 2.999314 for what the plan states as 2.999307."""
     voters = ("--K", "35", "--epsilon", "0.1", "--voter-delta", "1e-5", "--fresh")
     plan = run("plan", *voters, "--queries", "100", "--total-epsilon", "3", "--total-delta", "0.01", "--json").stdout
     assert json.loads(run("verify", "-", "--json", given=plan).stdout)["private"] is True
 
 
-def test_every_gamma_of_a_plan_and_of_a_search_is_proved() -> None:
+def test_every_gamma_of_a_plan_and_of_a_search_is_verified() -> None:
     options = ("--K", "3", "--affected", "1", "--queries", "2", "--total-epsilon", "2", "--total-delta", "1e-5")
     plan = run("plan", *options, "--json").stdout
     count = sum(option["gamma"] is not None for option in json.loads(plan)["options"])
@@ -316,7 +314,7 @@ def test_every_gamma_of_a_plan_and_of_a_search_is_proved() -> None:
     assert len(json.loads(run("verify", "-", "--json", given=least).stdout)["proofs"]) == 2
 
 
-def test_answers_one_after_the_other_are_proved_each() -> None:
+def test_each_of_several_answers_in_a_file_is_verified() -> None:
     line = json.dumps(record())
     lines = f"{line}\n{line}\n{json.dumps(BARE)}\n"
     assert run("verify", "-", given=lines).stdout.startswith("3 releases, each proved private")
@@ -328,7 +326,7 @@ def test_answers_one_after_the_other_are_proved_each() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "sqlite"])
-def test_every_row_of_a_table_is_proved(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_row_of_a_table_is_verified(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DARRM_CACHE_URL", f"sqlite:///{tmp_path}/store.sqlite")
     for m in ("1", "2"):
         assert run("solve", "--K", "3", "--m", m, "--epsilon", "0.5").exit_code == 0
@@ -344,7 +342,7 @@ def test_every_row_of_a_table_is_proved(suffix: str, tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize("total", [(), ("--total-delta", "1e-3")])
-def test_a_release_log_is_proved(total: tuple[str, ...], answer: Path, tmp_path: Path) -> None:
+def test_a_release_log_is_verified(total: tuple[str, ...], answer: Path, tmp_path: Path) -> None:
     votes, log = tmp_path / "votes.csv", tmp_path / "log"
     votes.write_text("1,0,1,1,0\n" * 3)
     words = ("--release-log", str(log), "--queries", "4", *total, "--output", str(tmp_path / "labels.csv"))
@@ -363,7 +361,7 @@ def test_a_release_log_is_proved(total: tuple[str, ...], answer: Path, tmp_path:
 
 
 @pytest.mark.parametrize("kind", ["gamma_private_voters", "table", "gnmax"])
-def test_a_log_whose_total_is_too_small_is_not_proved(kind: str, tmp_path: Path) -> None:
+def test_a_log_whose_total_is_too_small_is_refused(kind: str, tmp_path: Path) -> None:
     log = tmp_path / "log"
     lines = (DATA / "contracts" / f"{kind}.log").read_bytes().splitlines()
     header = json.loads(lines[0].partition(b" ")[2])
@@ -373,7 +371,7 @@ def test_a_log_whose_total_is_too_small_is_not_proved(kind: str, tmp_path: Path)
     assert "are not proved to be" in result.stderr
 
 
-def test_a_mechanism_for_fresh_samples_is_proved_for_them(tmp_path: Path) -> None:
+def test_a_mechanism_for_fresh_samples_is_verified_with_them(tmp_path: Path) -> None:
     path = tmp_path / "noise.json"
     words = ("--K", "10", "--classes", "4", "--queries", "100", "--total-epsilon", "3", "--total-delta", "1e-5")
     assert run("cost", "gnmax", *words, "--records", "5452", "--sample", "40", "--output", str(path)).exit_code == 0
@@ -388,7 +386,7 @@ def test_a_mechanism_for_fresh_samples_is_proved_for_them(tmp_path: Path) -> Non
     assert "sample = 6000 is not valid" in refused("verify", "-", given=json.dumps(noise))
 
 
-def test_a_file_of_labels_is_not_a_table(tmp_path: Path) -> None:
+def test_a_file_of_labels_is_refused(tmp_path: Path) -> None:
     labels = tmp_path / "labels.csv"
     labels.write_text("label\n1\n0\n")
     assert run("verify", str(labels)).exit_code == ExitCode.UNAVAILABLE

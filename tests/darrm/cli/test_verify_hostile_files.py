@@ -1,4 +1,4 @@
-"""`darrm verify` of files that anyone may have written: a sentence for each, and no changed claim that passes.
+"""`darrm verify` of hostile files: a clear error for each, and no changed claim passes.
 
 Every kind of file is changed in one place: a value of another type, another number, a field dropped or added, a text
 cut short, lists within lists, whole numbers of hundreds of digits. What may be changed without a word is what the
@@ -45,14 +45,14 @@ QUESTION = frozenset(
         *("voters", "prior", "least_accuracy", "version", "nearest", "designed_for"),
     }
 )
-"""Fields that say what is to be proved; ``version``, who wrote it."""
+"""Fields of the question; ``version``, that of the writer."""
 
 PRIVATE = Problem(5, Privacy(0.5), Privacy(1.0))
 
 
 @cache
 def documents() -> dict[str, Any]:
-    """Return one JSON value of each kind that the program writes."""
+    """Return one JSON value of each kind of file."""
     solution = solve(PRIVATE)
     table = solve_table(Problem(4, NOT_PRIVATE, Privacy(1.0, 1e-5), 1, classes=3))
     groups = solve_table(Problem(groups=[(2, 0.3), (1, 0.5)], target=Privacy(1.0)))
@@ -97,7 +97,7 @@ STRANGE: tuple[Any, ...] = (
 
 @st.composite
 def changed(draw: st.DrawFn) -> tuple[str, tuple[Any, ...], Any]:
-    """Draw a kind of file, the place of a change, and the changed document."""
+    """Draw a kind of file, the path of a change, and the changed document."""
     kind = draw(st.sampled_from(sorted(documents())))
     document = copy.deepcopy(documents()[kind])
     path = draw(st.sampled_from([*places(document)]))
@@ -122,41 +122,41 @@ def changed(draw: st.DrawFn) -> tuple[str, tuple[Any, ...], Any]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Return whether two JSON values are the same, numbers up to the tolerance of a proof that is done again."""
+    """Return whether two JSON values are equal, with numbers up to the tolerance of a new proof."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, int | float) and isinstance(other, int | float) and bool not in (type(one), type(other)):
-        within = max(abs(one), abs(other)) <= sys.float_info.max  # else a whole number that is no double
+        within = max(abs(one), abs(other)) <= sys.float_info.max  # else an integer that is not a double
         return one == other or (within and math.isclose(one, other, rel_tol=TOLERANCE, abs_tol=TOLERANCE))
     return type(one) is type(other) and one == other
 
 
 @settings(max_examples=400)
 @given(changed())
-def test_one_change_of_a_file_ends_in_a_sentence_and_no_changed_claim_passes(
+def test_one_change_of_a_file_gives_a_clear_error_or_a_verified_claim(
     change: tuple[str, tuple[Any, ...], Any],
 ) -> None:
     kind, path, document = change
     result = run("verify", "-", "--json", given=json.dumps(document))
     assert result.exit_code in {0, ExitCode.NOT_PRIVATE, ExitCode.BAD_INPUT}, result.stderr
     assert "Traceback" not in result.stderr
-    assert "cannot be verified" not in result.stderr  # each fault is foreseen
+    assert "cannot be verified" not in result.stderr  # each error is handled
     if result.exit_code == 0 and not same(document, documents()[kind]):
         answer = json.loads(result.stdout)
         unproved = [name for proof in answer.get("proofs", [answer]) for name in proof.get("unproved", ())]
         names = {name for name in path if isinstance(name, str)}
         if "options without gamma" in unproved and path[:1] == ("options",):
             names.add("options without gamma")
-        assert names & (QUESTION | {*unproved, "released"}), (kind, path)  # another set may be as bad
+        assert names & (QUESTION | {*unproved, "released"}), (kind, path)  # another set may have the same excess
 
 
 # ------------------------------------------------------------------------------------------ texts and tables
 
 
 @pytest.mark.parametrize("kind", sorted(documents()))
-def test_a_file_that_is_cut_short_is_not_json(kind: str) -> None:
+def test_a_truncated_file_is_not_json(kind: str) -> None:
     text = json.dumps(documents()[kind])
     for end in range(1, len(text), max(1, len(text) // 12)):
         assert "is not JSON: " in refused("verify", "-", given=text[:end])
@@ -178,7 +178,7 @@ def test_a_file_that_is_cut_short_is_not_json(kind: str) -> None:
         *('{"mechanism": {}, "options": []}', '{"format": 1, "gamma": {}}', '{"problem": {}, "gamma": [1, 1]}', "\x00"),
     ],
 )
-def test_a_hostile_text_ends_in_a_sentence(text: str) -> None:
+def test_a_hostile_text_gives_a_clear_error(text: str) -> None:
     assert "cannot be verified" not in refused("verify", "-", given=text)
 
 
@@ -186,7 +186,7 @@ def test_a_hostile_text_ends_in_a_sentence(text: str) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"[]\n[]\n", b"\xff\xfe\x00", b'{"table": 1}\n[]\n', b"[" * 50_000, b"id,core\n1\n"]
 )
-def test_a_hostile_table_ends_in_a_sentence(name: str, content: bytes, tmp_path: Path) -> None:
+def test_a_hostile_table_gives_a_clear_error(name: str, content: bytes, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(content)
     result = run("verify", str(tmp_path / name))
     assert result.exit_code in {ExitCode.NOT_PRIVATE, ExitCode.BAD_INPUT, ExitCode.UNAVAILABLE}
@@ -202,10 +202,10 @@ def table_lines(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_changed_table_is_not_proved(
+def test_a_changed_table_is_refused(
     data: st.DataObject, table_lines: list[bytes], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """One byte of a table is another one, or everything after it is gone."""
+    """One byte of a table is changed, or it is truncated there."""
     text = b"".join(table_lines)
     place = data.draw(st.integers(0, len(text) - 2))
     byte = data.draw(st.sampled_from(b'0"[]{},:x\xff'))
@@ -214,7 +214,7 @@ def test_a_changed_table_is_not_proved(
     path.write_bytes(changed)
     result = run("verify", str(path))
     assert result.exit_code in {0, ExitCode.NOT_PRIVATE, ExitCode.BAD_INPUT, ExitCode.UNAVAILABLE}
-    if result.exit_code == 0:  # the version of the program that wrote it, or the same byte
+    if result.exit_code == 0:  # the version of the writer, or the same byte
         assert changed == text or table_lines[0] not in changed
 
 
@@ -223,7 +223,7 @@ def test_a_changed_table_is_not_proved(
 
 @pytest.fixture
 def log_lines(tmp_path: Path) -> list[dict[str, Any]]:
-    """Return the lines of a log of four answers, of which two are spent."""
+    """Return the lines of a log of four releases, of which two are spent."""
     mechanism = mechanism_class("laplace").of(11, 2, 16.5)
     log = ReleaseLog.create(tmp_path / "log", mechanism, budget=Privacy(mechanism.epsilon(4, 1e-5), 1e-5), queries=4)
     vote = PrivateVote(mechanism, log)
@@ -233,7 +233,7 @@ def log_lines(tmp_path: Path) -> list[dict[str, Any]]:
 
 
 def written(path: Path, lines: list[Any]) -> Path:
-    """Write lines as a journal has them, each with a checksum that fits: it finds damage, not forgery."""
+    """Write lines like a journal, with valid checksums, which detect damage but not forgery."""
     content, chain = b"", ""
     for line in lines:
         content += _line(chain, line)
@@ -242,7 +242,7 @@ def written(path: Path, lines: list[Any]) -> Path:
     return path
 
 
-def test_a_log_as_it_was_written_is_proved(log_lines: list[dict[str, Any]], tmp_path: Path) -> None:
+def test_an_unchanged_log_is_verified(log_lines: list[dict[str, Any]], tmp_path: Path) -> None:
     assert written(tmp_path / "again", log_lines).read_bytes() == (tmp_path / "log").read_bytes()
     assert "2 of 4 releases are spent" in run("verify", str(tmp_path / "again")).stdout
 
@@ -285,10 +285,8 @@ def test_a_forged_log_is_refused(forgery: str, log_lines: list[dict[str, Any]], 
     assert "cannot be verified" not in result.stderr
 
 
-def test_a_log_is_verified_where_it_cannot_be_written_and_is_left_as_it_is(
-    log_lines: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    """A line that was being written when the power failed never counted; whoever releases next cuts it off."""
+def test_a_read_only_log_is_verified_and_not_changed(log_lines: list[dict[str, Any]], tmp_path: Path) -> None:
+    """An incomplete last line does not count; the next release removes it."""
     log = tmp_path / "log"
     torn = log.read_bytes() + b"0123 {"
     log.write_bytes(torn)
@@ -303,7 +301,7 @@ def test_a_log_is_verified_where_it_cannot_be_written_and_is_left_as_it_is(
         PrivateVote(ReleaseLog(log).mechanism, ReleaseLog(log, read_only=True)).release([1] * 11)
 
 
-def test_the_total_of_a_plan_for_groups_is_proved() -> None:
+def test_the_total_of_a_plan_for_groups_is_verified() -> None:
     plan = documents()["group plan"]
     assert json.loads(run("verify", "-", "--json", given=json.dumps(plan)).stdout)["total"]["queries"] == 1
     false = run("verify", "-", "--json", given=json.dumps(plan | {"queries": 400, "total_epsilon": 0.01}))
@@ -318,11 +316,11 @@ def test_the_total_of_a_plan_for_groups_is_proved() -> None:
         *({"status": {}}, {"prior": 3, "objective": 3}, {"certificate": {}}, {"upper_bound": 2}, {"gap": -3}),
     ],
 )
-def test_a_false_claim_beside_a_table_is_refused(kind: str, change: dict[str, Any]) -> None:
+def test_a_false_claim_of_a_table_file_is_refused(kind: str, change: dict[str, Any]) -> None:
     refused("verify", "-", given=json.dumps(documents()[kind] | change))
 
 
-def test_an_answer_of_the_service_that_is_not_there_yet_is_said_to_be_so() -> None:
+def test_a_pending_answer_of_the_service_is_refused() -> None:
     problem = {"type": "about:blank", "title": "Invalid", "status": 422, "detail": "K is missing."}
     assert "the service refused the request (422): K is missing." in refused("verify", "-", given=json.dumps(problem))
     job = {"id": "4f", "state": "running"}

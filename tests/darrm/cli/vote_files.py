@@ -1,4 +1,4 @@
-"""Files of votes and of labels, in every format that `darrm label` reads and writes."""
+"""Files of votes and labels in all formats of `darrm label`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 def written(name: str, table: NDArray[Any]) -> str:
-    """Write votes in the format of the name, which is returned."""
+    """Write votes in the format of the file name, and return the name."""
     if name.endswith(".npy"):
         np.save(name, table)
     elif name.endswith(".csv"):
@@ -24,7 +24,7 @@ def written(name: str, table: NDArray[Any]) -> str:
 
 
 def labels(name: str, dtype: type[np.generic] = np.uint8) -> list[int]:
-    """Read labels; arrays have a type."""
+    """Read labels, from arrays with their type."""
     if name.endswith(".npy"):
         table = np.load(name)
         assert table.dtype == dtype

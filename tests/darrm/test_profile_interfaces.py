@@ -1,4 +1,4 @@
-"""A voter's profile, and several targets, are asked, refused, proved, stored and exported alike at every door."""
+"""Profiles of voters and several targets: asked, refused, verified, stored and exported by all interfaces."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def client() -> Iterator[DarrmClient]:
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_a_gamma_is_one_at_every_door(question: str, service: TestClient, client: DarrmClient, tmp_path: Path) -> None:
+def test_a_gamma_is_the_same_by_all_interfaces(
+    question: str, service: TestClient, client: DarrmClient, tmp_path: Path
+) -> None:
     problem, words, body = QUESTIONS[question]
     own = solve(problem, SHARED)
     key = DesignSpec(problem, SHARED).key
@@ -67,11 +69,11 @@ def test_a_gamma_is_one_at_every_door(question: str, service: TestClient, client
     told = run_json("solve", *typed, "--prior", SHARED, "--output", str(tmp_path / "gamma.json"))
     rest = service.post("/v1/gamma", json={"K": 5, "profile": PAIRS, "objective": SHARED, **body}).json()
     from_client = client.gamma(problem, SHARED)
-    for gamma in (told["gamma"], rest["gamma"], from_client.gamma.tolist()):  # each from a solve of its own
+    for gamma in (told["gamma"], rest["gamma"], from_client.gamma.tolist()):  # from separate solves
         assert gamma == pytest.approx(own.gamma.tolist(), abs=1e-9)
     assert told["problem"] == rest["problem"]
     assert rest["id"] == key
-    # proved again, from files and elsewhere
+    # verified, from files and other interfaces
     assert run("verify", str(tmp_path / "gamma.json")).exit_code == 0
     stated = {"K": 5, "profile": PAIRS, **body, "gamma": told["gamma"]}
     assert service.post("/v1/verify", json=stated).json()["private"] is True
@@ -81,7 +83,7 @@ def test_a_gamma_is_one_at_every_door(question: str, service: TestClient, client
     assert run("verify", str(bare)).exit_code == 0
     bare.write_text(json.dumps({**stated, "gamma": [1.0] * 6}), encoding="utf-8")
     assert run("verify", str(bare)).exit_code == 1
-    # stored, and listed as it is
+    # stored and listed unchanged
     row = next(each for each in service.get("/v1/designs").json()["designs"] if each["id"] == key)
     assert (row["profile"], row["m"]) == (PAIRS, None)
     assert row.get("targets") == body.get("targets")
@@ -107,7 +109,7 @@ def test_stored_answers_are_listed_and_exported_with_their_points(
             assert offline.gamma(problem).gamma.tolist() == pytest.approx(solve(problem).gamma.tolist(), abs=1e-9)
 
 
-def test_tables_take_profiles_and_several_targets_at_every_door(service: TestClient, client: DarrmClient) -> None:
+def test_tables_accept_profiles_and_several_targets_in_all_interfaces(service: TestClient, client: DarrmClient) -> None:
     groups = [(2, VOTER), (1, Privacy(0.5))]
     problem = Problem(groups=groups, target=TargetProfile(TARGETS))
     words = ("--group", "K=1,epsilon=0.5", "--targets", TARGETS_TEXT)
@@ -133,9 +135,7 @@ def test_tables_take_profiles_and_several_targets_at_every_door(service: TestCli
         ("/v1/plan", {"total_epsilon": 1.0, "total_delta": 1e-3, "epsilon": 0.1}, "epsilon"),
     ],
 )
-def test_requests_name_the_field_that_contradicts(
-    path: str, body: dict[str, Any], field: str, service: TestClient
-) -> None:
+def test_a_contradicting_field_is_named(path: str, body: dict[str, Any], field: str, service: TestClient) -> None:
     told = service.post(path, json={"K": 5, "profile": PAIRS, **body})
     assert told.status_code == 422, told.text
     assert any(error["field"].startswith(field) for error in told.json()["errors"]), told.text
@@ -153,17 +153,17 @@ def test_a_curve_has_one_choice_of_points_within_a_total(service: TestClient) ->
         assert told["options"][0] == rest["options"][0]
 
 
-def test_a_voter_that_draws_its_records_has_each_point_amplified() -> None:
+def test_each_point_of_a_voter_with_its_own_sample_is_amplified() -> None:
     sampling = Sampling(records=1000, sample=100, scheme="each-voter")
     drawn = sampling.voter(PrivacyProfile([(0.0, 0.02), (0.3, 1e-4)]))
     each = [amplify_by_subsampling(Privacy(*point), sampling.chance) for point in ((0.0, 0.02), (0.3, 1e-4))]
     assert isinstance(drawn, PrivacyProfile)
     for (epsilon, delta), one in zip(drawn.points, each, strict=True):
-        # as every number of a problem: within the noise that its strictest reading covers
+        # like all numbers of a problem, up to the noise covered by its strictest reading
         assert one.epsilon * (1 - 1e-12) <= epsilon == pytest.approx(one.epsilon, rel=1e-9, abs=1e-15)
         assert one.delta * (1 - 1e-12) <= delta == pytest.approx(one.delta, rel=1e-9)
-    # The record is in the sample with chance q: neighbours have the laws (1−q)·r + q·a and (1−q)·r + q·b, of voters
-    # that are any two of three with the profile to each other; here r = a and r = b.
+    # The record is sampled with probability q: neighbours have the laws (1−q)·r + q·a and (1−q)·r + q·b, where
+    # any two of the three laws satisfy the profile; here r = a and r = b.
     q = sampling.chance
     for b, a in PrivacyProfile([(0.0, 0.02), (0.3, 1e-4)]).chain():
         for r in (a, b):

@@ -22,11 +22,11 @@ from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.questions.plan import ReleasePlan
 
-UNIFORM = "shared(1,1)"  # all chances of 1 equally often: among classes it is dirichlet(1)
-K, QUERIES, TOTAL = 11, 20, Privacy(1.0, 1e-5)  # voters that are not private, one of whom a record moves
+UNIFORM = "shared(1,1)"  # p uniform on [0, 1]: among classes this is dirichlet(1)
+K, QUERIES, TOTAL = 11, 20, Privacy(1.0, 1e-5)  # voters that are not private; a record affects one
 
 ACCURACIES, SIGMA = {UNIFORM: 0.5896, "rectangular": 0.5830}, 18.9919
-"""The least accuracy that is known by prior, and the most noise; rectangular is the prior that is taken by default."""
+"""A lower bound of the accuracy by prior, and an upper bound of the noise; rectangular is the default prior."""
 
 TARGET = {"total_epsilon": TOTAL.epsilon, "total_delta": TOTAL.delta}
 
@@ -51,7 +51,9 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DarrmClient]:
         yield client
 
 
-def test_the_best_accuracy_and_the_noise_are_the_same_from_every_door(service: TestClient, client: DarrmClient) -> None:
+def test_the_best_accuracy_and_the_noise_are_the_same_by_all_interfaces(
+    service: TestClient, client: DarrmClient
+) -> None:
     prior = UNIFORM
     found: dict[str, float] = {}
     sigmas: dict[str, float] = {}
@@ -80,8 +82,8 @@ def test_the_best_accuracy_and_the_noise_are_the_same_from_every_door(service: T
     assert sigmas["cost"] <= SIGMA
 
 
-def test_what_nobody_names_is_the_same_prior_at_every_door(service: TestClient, client: DarrmClient) -> None:
-    """Not the same as what classes have by default: every answer names its prior."""
+def test_the_default_prior_is_the_same_in_all_interfaces(service: TestClient, client: DarrmClient) -> None:
+    """It differs from the default among classes, so every answer states its prior."""
     named = run_json("plan", *WORDS)
     rest = _asked(service, "/v1/plan", {**BODY, "epsilon": "inf"})
     read = client.ask(ReleasePlan.of({**BODY, "epsilon": "inf"}))
@@ -95,7 +97,7 @@ def test_what_nobody_names_is_the_same_prior_at_every_door(service: TestClient, 
 
 
 def test_a_plan_of_groups_that_is_not_within_the_total_is_refused() -> None:
-    for epsilon in (0.6, 3.0):  # a table, and the plurality itself
+    for epsilon in (0.6, 3.0):  # a table, and the plurality without noise
         asked = ReleasePlan.of({**GROUPS, "total_epsilon": epsilon})
         told = asked.record_of(asked.answer())
         assert asked.verify(told).verdict == told["verdict"]
@@ -121,9 +123,7 @@ def test_a_plan_of_groups_that_is_not_within_the_total_is_refused() -> None:
         ({"records": 10, "sample": 1, "prior": "nothing"}, "prior"),
     ],
 )
-def test_a_sample_that_no_plan_is_for_is_refused_by_its_field(
-    service: TestClient, change: dict[str, Any], field: str
-) -> None:
+def test_invalid_samples_are_refused_with_their_field(service: TestClient, change: dict[str, Any], field: str) -> None:
     asked = {"K": 5, "epsilon": "inf", "queries": 5, "total_epsilon": 1.0, "total_delta": 1e-5} | change
     answer = service.post("/v1/plan", json=asked)
     assert answer.status_code == 422
@@ -144,7 +144,7 @@ def test_a_sample_that_no_plan_is_for_is_refused_by_its_field(
         ({"least_accuracy": 1.0}, ["least_accuracy"]),
     ],
 )
-def test_groups_that_no_plan_is_for_are_refused_by_their_fields(
+def test_invalid_groups_are_refused_with_their_fields(
     service: TestClient, change: dict[str, Any], fields: list[str]
 ) -> None:
     answer = service.post("/v1/plan", json=GROUPS | change)
@@ -152,20 +152,20 @@ def test_groups_that_no_plan_is_for_are_refused_by_their_fields(
     assert sorted(error["field"] for error in answer.json()["errors"]) == sorted(fields)
 
 
-def test_a_query_has_no_groups(service: TestClient) -> None:
+def test_groups_are_refused_in_a_query_string(service: TestClient) -> None:
     answer = service.get("/v1/plan", params={"K": 4, "epsilon": 0.1, "total_epsilon": 0.6, "groups": "2,2"})
     assert answer.status_code == 422
     assert [error["field"] for error in answer.json()["errors"]] == ["groups"]
 
 
-def test_errors_beyond_those_that_are_listed_are_counted_for_groups_too(service: TestClient) -> None:
+def test_further_errors_are_counted_for_groups_too(service: TestClient) -> None:
     answer = service.post("/v1/plan", json=GROUPS | {f"x{number}": 1 for number in range(25)})
     assert answer.status_code == 422
     assert answer.json()["detail"].endswith("And 5 more errors.")
 
 
 def _asked(service: TestClient, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer, however many times a slow machine says that the job goes on."""
+    """Return the answer; repeat the request while a slow machine is working on it."""
     for _ in range(10):
         answer = service.post(path, json=body)
         if answer.status_code != 202:

@@ -7,7 +7,8 @@ mechanism has the resulting profile, in both directions of neighbours.
     laplace(b)        δ(ε) = 1 − e^((ε − 1/b)/2) for ε ≤ 1/b, else 0           (noise of scale b, sensitivity 1)
     zcdp(ρ)           δ(ε) = min over α > 1 of e^((α−1)(αρ−ε)) (1 − 1/α)^α / (α − 1)  (Canonne, Kamath, Steinke 2020)
     rdp(α:ε_α, …)     the same over the given orders, with ε_α in place of αρ
-    dp_sgd(σ, q, T)   by dp_accounting: T Gaussian steps on Poisson samples, records added or removed
+    dp_sgd(σ, q, T)   T Gaussian steps on Poisson samples, records added or removed: the smaller one of the PLD by
+                      dp_accounting and of rdp over whole orders
 
 zCDP and RDP also bound δ(0) by Pinsker's inequality.
 """
@@ -57,10 +58,6 @@ MAX_SHIFT, MIN_SCALE, MAX_ORDER, MAX_STEPS = 30.0, 1e-2, 1e6, 10**7
 
 MIN_NOISE = 0.2  # smallest noise multiplier of DP-SGD: its accountant has ∝ 1/σ² cells, which take about 5 s here
 MAX_Z = 50.0  # largest argument at which Φ is computed; beyond it e^(−z²/2)/2 bounds the tail
-
-FFT_ERROR = 4 * ULP
-"""Error of a Fourier transform per factor of two in its length, relative to the sum of its input; derived in
-`accounting.pld`."""
 
 INSET = 1e-9
 """Distance of an inner region's vertices below the curve's boundary: more than the error of its computation."""
@@ -153,8 +150,8 @@ class PrivacyCurve:
                 raise InvalidInput(
                     "profile",
                     self.text,
-                    f"a voter with δ below {least:.3g} at an ε below {MAX_EPSILON:g}",
-                    "Use a curve with more noise, or a larger δ of the release.",
+                    f"a curve that falls to δ = {least:.3g} at an ε below {MAX_EPSILON:g}",
+                    "Use more noise, allow a larger δ, or state points, such as 0:0.2,2.2:1e-5.",
                 )
         return least_fitting(lambda epsilon: self.delta(epsilon) <= least, low, high, 2.0**-50)
 
@@ -224,7 +221,7 @@ def rdp(points: Iterable[tuple[float, float]]) -> PrivacyCurve:
 
 
 def dp_sgd(noise_multiplier: float, sampling_probability: float, steps: int) -> PrivacyCurve:
-    """Return the curve of DP-SGD: Gaussian steps on Poisson samples, by dp_accounting (the extra ``accounting``).
+    """Return the curve of DP-SGD: Gaussian steps on Poisson samples, with dp_accounting (the extra ``accounting``).
 
     Args:
         noise_multiplier: σ, at least `MIN_NOISE`: the standard deviation over the clipping norm.
@@ -254,8 +251,20 @@ def dp_sgd(noise_multiplier: float, sampling_probability: float, steps: int) -> 
     with needed_by("The curve of DP-SGD"):
         from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
 
+    from darrm_opt.accounting.rdp import gaussian_rdp
+    from darrm_opt.accounting.sampled import WHOLE_ORDERS, sampled_divergences
+
     one = from_gaussian_mechanism(sigma, sampling_prob=q, value_discretization_interval=1e-4)
-    return of_pld(one.self_compose(steps), steps, text=f"dp_sgd({sigma!r},{q!r},{steps})")
+    by_pld = of_pld(one.self_compose(steps), steps)
+    # Rényi divergences have no rounding error of transforms, which is the least δ of the PLD.
+    orders, divergences = WHOLE_ORDERS, gaussian_rdp(sigma, WHOLE_ORDERS)
+    if q < 1:
+        orders, divergences = sampled_divergences(divergences, q, replace=False)
+    sums = steps * divergences * (1 + 4 * ULP)
+    known = sums < math.inf
+    by_rdp = rdp(zip(orders[known].tolist(), sums[known].tolist(), strict=True)) if known.any() else by_pld
+    text = f"dp_sgd({sigma!r},{q!r},{steps})"
+    return PrivacyCurve(text, lambda epsilon: min(by_pld.delta(epsilon), by_rdp.delta(epsilon)))
 
 
 def of_pld(distribution: PrivacyLossDistribution, compositions: int = 1, *, text: str = "pld") -> PrivacyCurve:
@@ -281,6 +290,8 @@ def of_event(event: Any, compositions: int = 1) -> PrivacyCurve:
 
 def _charged(delta: Callable[[float], Any], cells: int, compositions: int, text: str) -> PrivacyCurve:
     """Return an accountant's curve, with the rounding error of transforms of this many cells charged to δ."""
+    from darrm_opt.accounting.pld import FFT_ERROR
+
     compositions = whole_number(compositions, "compositions", "a number of compositions, at least 1")
     guard = math.sqrt(cells) * (compositions + 1) * (FFT_ERROR * math.log2(cells) + 8 * ULP)
     return PrivacyCurve(text, lambda epsilon: min(1.0, up(float(delta(epsilon)) + guard, 4)))

@@ -38,6 +38,7 @@ settings.load_profile("reproducible")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+pytest.register_assert_rewrite("support")  # so that what fails in a helper shows its values
 pytest_plugins = ["support.stores"]
 
 ANY_PYTHON = (

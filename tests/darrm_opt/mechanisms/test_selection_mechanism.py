@@ -1,4 +1,4 @@
-"""Draws of mechanisms, at a stated power; permute-and-flip and the exponential mechanism without a table."""
+"""Draws of mechanisms at a stated power; permute-and-flip and the exponential mechanism without a table."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from scipy import stats
 from support.cases import for_each
+from support.draws import hold_draws
 from support.plurality_exact import neighbours, vote_counts
 from support.refusals import refused, refuses
 
 from darrm_opt import Privacy
 from darrm_opt.accounting import Sampling
 from darrm_opt.accounting.labels.composition import bounded_range_divergence, composed_epsilon, table_divergence
-from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.selection import ExponentialMechanism, PermuteAndFlip, SelectionMechanism
 from darrm_opt.plurality import (
     Dirichlet,
@@ -26,7 +25,6 @@ from darrm_opt.plurality import (
 )
 from darrm_opt.problem import NOT_PRIVATE, Problem
 from darrm_opt.randomness import SeededRandomnessForTestsOnly
-from darrm_opt.tables.problem import ABSTENTION
 
 Counts = tuple[int, ...]
 SELECTIONS = ("permute_and_flip", "exponential")
@@ -45,35 +43,6 @@ def law(name: str, counts: Counts, rate: float) -> list[float]:
             chances[place] += left * coins[place] / len(orders)
             left *= 1 - coins[place]
     return chances
-
-
-# ---------------------------------------------------------------------------------- draws
-
-DRAWS, LEVEL, SHIFT, MISSED = 6_000, 1e-4, 0.06, 1e-3
-"""Draws per test, false alarm rate, a shift of two probabilities, and the rate of missing that shift."""
-
-
-def hold_draws(
-    mechanism: VoteMechanism, counts: tuple[int, ...], chances: list[float], draws: int = DRAWS, shift: float = SHIFT
-) -> None:
-    """Test draws against a law by χ², and check that a law off by ``shift`` would be detected."""
-    outputs = [*range(len(counts)), ABSTENTION][: len(chances)]
-    bits = SeededRandomnessForTestsOnly(17)
-    sample = mechanism.draw_many(np.array([counts] * draws), bits)
-    assert set(sample.tolist()) <= set(outputs)
-    seen = np.array([np.count_nonzero(sample == output) for output in outputs])
-    expected = np.array(chances) * draws
-    assert (expected >= 5).all()
-    assert math.fsum(chances) == pytest.approx(1, abs=1e-9)
-    assert stats.chisquare(seen, expected * (draws / expected.sum())).pvalue > LEVEL
-    order = np.argsort(chances)
-    moved = np.array(chances)
-    moved[order[-1]] -= shift
-    moved[order[-2]] += shift
-    noncentral = draws * float(np.sum((moved - chances) ** 2 / moved))
-    limit = stats.chi2.isf(LEVEL, len(chances) - 1)
-    assert stats.ncx2.cdf(limit, len(chances) - 1, noncentral) < MISSED
-    assert stats.chisquare(seen, moved * (draws / moved.sum())).pvalue < LEVEL
 
 
 @for_each("name", SELECTIONS)

@@ -202,7 +202,9 @@ def test_a_question_has_the_same_answer_by_all_interfaces(service: TestClient, t
     kind = QUESTIONS[path]
     asked = kind.of(fields)
     assert kind.of(json.loads(json.dumps(asked.record()))) == asked
-    told = _known(service.post(f"/v1/{path}", json=fields).json())
+    answer = service.post(f"/v1/{path}", json=fields)
+    assert answer.status_code == 200, answer.text
+    told = _known(answer.json())
     if not {"groups", "profile"} & fields.keys() and kind.by_query:
         query = {each: ",".join(map(str, one)) if isinstance(one, list) else one for each, one in fields.items()}
         assert _known(service.get(f"/v1/{path}", params=query).json()) == told

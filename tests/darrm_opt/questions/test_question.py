@@ -26,9 +26,9 @@ def test_a_missing_declaration_is_reported(name: str) -> None:
 
 def test_an_undeclared_field_is_reported() -> None:
     class Leaning(Question):
-        right: int = question_field(1)
+        undeclared_field: int = question_field(1)
 
-    with pytest.raises(LookupError, match=r"^Leaning\.right is not declared in darrm_opt/fields\.py$"):
+    with pytest.raises(LookupError, match=r"^Leaning\.undeclared_field is not declared in darrm_opt/fields\.py$"):
         Leaning.declared()
 
 

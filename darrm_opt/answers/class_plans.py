@@ -41,7 +41,7 @@ def options_features(problem: Problem, queries: int) -> tuple[float, ...]:
 
 
 def group_plan_seconds(problem: Problem, queries: int, *, fresh: bool) -> float:
-    """Return the approximate time of `plan_group_options` [s]; `InvalidInput` if out of reach.
+    """Return the approximate time of `plan_groups` [s]; `InvalidInput` if out of reach.
 
     The target of the problem is the total.
     """

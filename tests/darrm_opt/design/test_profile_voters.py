@@ -1,6 +1,6 @@
 """γ for voters with a privacy profile, against an independent oracle.
 
-The oracle (`campaigns.profiles`) enumerates every multiset of vertices; the whole linear program is solved with
+The oracle (`support.profile_exact`) enumerates every multiset of vertices; the whole linear program is solved with
 SciPy.
 """
 

@@ -75,7 +75,7 @@ class Field:
     @property
     def help(self) -> str:
         """Description and range for a help text, with options in place of field names."""
-        words = re.sub(r"(?<!\")\b[a-z]+_[a-z_]+\b", lambda name: f"--{name[0].replace('_', '-')}", self.words)
+        words = re.sub(r"(?<!\")\b[a-z]+_[a-z_]+\b", _option_of_field, self.words)
         words = words.replace(f" [{self.unit}]", "")
         is_clause = self.kind == "real" and not {";", ":"} & {*words}
         return f"{words},{self._range.removeprefix(',')}." if is_clause and self._range else f"{words}."
@@ -123,6 +123,10 @@ class Field:
             else "",
         ]
         return "".join(parts)
+
+
+def _option_of_field(name: re.Match[str]) -> str:
+    return f"--{name[0].replace('_', '-')}" if name[0] in FIELDS else name[0]
 
 
 ADVANCED_NAMES = frozenset(

@@ -27,8 +27,11 @@ def question_field(default: Any = REQUIRED, *, each: Any = None, read: Any = Non
     """Return a dataclass field for the declared field of the same name; ``changes`` as of `Field.of`.
 
     ``changes`` narrow a range (``least=2``) or replace texts (``words="…"``, ``otherwise="…"``) in this question.
-    ``each``: what every item of a list is, some `Fields`; ``read``: what reads a text in another way than usual.
+    ``each``: what every item of a list is, some `Fields`; ``read``: what reads a text in another way than usual. What
+    the declaration says of a field that is left out holds where ``default`` is None, and is dropped elsewhere.
     """
+    if default is not None:
+        changes.setdefault("otherwise", "")
     return dataclasses.field(default=default, metadata={"changes": changes, "each": each, "read": read})
 
 

@@ -190,7 +190,7 @@ class Plurality(AnyTable, PublicVotersQuestion, QueriesQuestion):
     answers: ClassVar[Any] = PluralityAnswer
 
     target_epsilon: float = question_field(words="ε of the release [nats]")
-    delta: float = question_field(0.0, otherwise="")
+    delta: float = question_field(0.0)
     queries: int = question_field(
         1, words="Number of releases Q that share the target [releases]", most=MAX_RULE_QUERIES
     )
@@ -226,7 +226,7 @@ class TableQuestion(AnyTable, PluralityQuestion):
     classes: int = question_field(2, most=MAX_GROUP_CLASSES)
     groups: list[GroupFields] = question_field(each=GroupFields)
     target_epsilon: float | None = question_field(None, words="ε of the release [nats]")
-    delta: float = question_field(0.0, otherwise="")
+    delta: float = question_field(0.0)
     targets: Any = question_field(None)
     objective: str = question_field(
         "dirichlet(1)",

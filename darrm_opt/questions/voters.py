@@ -107,7 +107,7 @@ class PublicQuestion(AffectedQuestion):
     """Question about voters that are not private."""
 
     K: int = question_field()
-    affected: int = question_field(1, otherwise="")
+    affected: int = question_field(1)
 
     _reaches_all: ClassVar[bool] = False  # None says nothing of them
 

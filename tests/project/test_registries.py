@@ -176,10 +176,13 @@ def test_an_added_question_is_a_verb_and_a_tool() -> None:
         ((), "--K is missing"),
     ):
         assert said in darrm("pairs", *wrong, expected=2)
-    tools = "from darrm.cli.verbs.mcp import tools; import json; print(json.dumps(tools()['pairs']['properties']['K']))"
+    tools = "from darrm.cli.verbs.mcp import tools; import json; print(json.dumps(tools()['pairs']))"
     environment = {**os.environ, "PYTHONPATH": ADDITIONS}
     told = subprocess.run([PROGRAM[0], "-c", tools], capture_output=True, text=True, env=environment, check=True).stdout
-    assert json.loads(told)["minimum"] == 2
+    schema = json.loads(told)
+    assert (schema["properties"]["K"]["minimum"], schema["required"]) == (2, ["K"])
+    asked = subprocess.run([*PROGRAM, "help", "pairs"], capture_output=True, text=True, env=environment, check=True)
+    assert "[default: 1]" in asked.stdout
 
 
 def test_messages_help_and_schema_name_the_additions(service: Service) -> None:

@@ -6,6 +6,7 @@ A tool takes what its verb takes, by the names of the options, and runs it in a 
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import sys
@@ -74,12 +75,26 @@ def _json_type(option: CommandOption, name: str) -> dict[str, Any]:
     if (words := choices(option)) is not None:
         return {"enum": words}
     field = option.field or FIELDS.get(name)
+    if field is not None and field.kind in ("text", "choice"):
+        return {"type": "string"}
     if field is None or field.kind not in ("whole", "real"):
         return {"type": ["number", "string"]}
     names = {"least": "minimum", "above": "exclusiveMinimum", "most": "maximum", "below": "exclusiveMaximum"}
     number: dict[str, Any] = {"type": "integer" if field.kind == "whole" else "number"}
     number |= {names[limit]: value for limit, value in field.limits.items()}
     return {"anyOf": [number, {"enum": ["inf"]}]} if field.infinite else number
+
+
+def _required(verb: str) -> list[str]:
+    """Return the parameters of a tool without which its verb, or its question, is refused."""
+    from darrm.cli.question_options import COMPOSED
+    from darrm_opt.questions.registry import QUESTIONS
+
+    if verb in VERBS:
+        needed = [each.name for each in Command.of(load(verb)).parameters if each.default is inspect.Parameter.empty]
+        return [CONTENT if name == GIVEN.get(verb) else name for name in needed]
+    absent = [each.name for each in QUESTIONS[verb].stated() if each.default is dataclasses.MISSING]
+    return [option for name in absent for option in COMPOSED.get(name, {name: None})]
 
 
 @cache
@@ -102,7 +117,12 @@ def tools() -> dict[str, dict[str, Any]]:
         if verb in GIVEN:
             properties[CONTENT] = {"type": "string", "description": "The file's text, in place of its name."}
         # Closed: a misspelled name is an error, and not a default.
-        found[tool] = {"type": "object", "properties": properties, "additionalProperties": False}
+        found[tool] = {
+            "type": "object",
+            "properties": properties,
+            "required": _required(verb),
+            "additionalProperties": False,
+        }
     return found
 
 

@@ -76,6 +76,16 @@ def test_the_types_and_ranges_of_a_tool_are_those_of_the_fields() -> None:
         properties = tools()[tool]["properties"]
         assert {**properties["K"], "description": ""} == {"type": "integer", "minimum": 1, "description": ""}
         assert properties["epsilon"]["anyOf"] == [{"type": "number", "minimum": 0}, {"enum": ["inf"]}]
+    assert tools()["plan"]["properties"]["prior"]["type"] == "string"
+
+
+def test_what_a_tool_cannot_do_without_is_required() -> None:
+    required = {tool: schema["required"] for tool, schema in tools().items()}
+    assert required["verify"] == ["content"]
+    assert required["cost"] == ["mechanism"]
+    assert required["table"] == ["group"]
+    assert required["calibrate"] == ["total_epsilon", "K", "mechanism"]
+    assert all(set(names) <= tools()[tool]["properties"].keys() for tool, names in required.items())
 
 
 def test_arguments_become_words_of_the_command() -> None:

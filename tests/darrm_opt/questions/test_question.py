@@ -32,6 +32,20 @@ def test_an_undeclared_field_is_reported() -> None:
         Leaning.declared()
 
 
+def test_words_for_a_field_left_out_hold_where_the_default_is_none() -> None:
+    class Reaching(Question):
+        affected: int | None = question_field(None)
+
+    class ReachingOne(Question):
+        affected: int = question_field(1)
+
+    class Reached(Question):
+        affected: int = question_field()
+
+    found = [kind.declared()["affected"].otherwise for kind in (Reaching, ReachingOne, Reached)]
+    assert found == ["by default all", "", ""]
+
+
 @for_each("path", ["of_all", "of all", "/all", "all/", "All", ""])
 def test_a_path_consists_of_words_and_hyphens(path: str) -> None:
     with refused("path", repr(path)):

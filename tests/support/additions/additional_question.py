@@ -4,7 +4,8 @@ from typing import Any, ClassVar
 
 from darrm_opt.answers import Report
 from darrm_opt.errors import InvalidInput, VerificationFailed
-from darrm_opt.questions.question import Answer, Question, answer_field, question_field
+from darrm_opt.questions.question import Answer, answer_field, question_field
+from darrm_opt.questions.voters import PublicQuestion
 
 
 class PairsAnswer(Answer):
@@ -17,7 +18,7 @@ class PairsAnswer(Answer):
         return {"pairs": self.pairs, "share": self.share}
 
 
-class Pairs(Question):
+class Pairs(PublicQuestion):
     """How many pairs of voters are there?"""
 
     path: ClassVar[str] = "pairs"
@@ -25,8 +26,7 @@ class Pairs(Question):
     summary: ClassVar[str] = "Pairs of voters"
     answers: ClassVar[Any] = PairsAnswer
 
-    K: int = question_field(least=2)
-    affected: int = question_field(1)
+    K: int = question_field(least=2)  # `affected` is inherited
 
     @property
     def voters(self) -> int:

@@ -217,7 +217,7 @@ class Compose(PrivateVotersQuestion, SolvedQuestion, QueriesQuestion):
     def text_of(self, answer: ComposeAnswer) -> str:
         rows = [
             [
-                name,
+                f"{name}: {total['method']}" if total.get("method") else name,
                 "-" if total["epsilon"] is None else text_above(total["epsilon"], ".6f"),
                 "-" if total["delta"] is None else text_above(total["delta"]),
             ]

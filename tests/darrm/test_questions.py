@@ -310,7 +310,7 @@ def test_a_field_of_many_questions_is_declared_once() -> None:
         "price": 1,
         "records": 1,
         "fresh": 2,  # within a total, or composed
-    }
+    }, "inherit it, as from PublicQuestion or QueriesQuestion of questions/voters.py; or explain the declaration here"
 
 
 @pytest.mark.parametrize(

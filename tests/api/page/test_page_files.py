@@ -111,7 +111,9 @@ def test_the_map_for_language_models_names_every_path_and_only_files_that_exist(
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
     paths = set(client.get("/openapi.json").json()["paths"])
     api, _, documents = answer.text.partition("## Documentation")
-    assert set(re.findall(r"(?<![\w.])/[a-z](?:[\w/{}-]|\.\w)*", api)) - {"/openapi.json"} == paths
+    named_paths = set(re.findall(r"(?<![\w.])/[a-z](?:[\w/{}-]|\.\w)*", api)) - {"/openapi.json"}
+    assert not paths - named_paths, "name it in api/page/llms.txt"
+    assert not named_paths - paths
     named = re.findall(r"[\w/]+\.md", documents)
     assert named
     made = {f"docs/{name}" for name in PAGES}  # in the built site

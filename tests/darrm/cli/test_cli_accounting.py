@@ -80,6 +80,7 @@ def test_voters_trained_once_have_another_account() -> None:
     assert text.startswith(
         "100 releases, each (0.2676, 0.000299971)-DP (trained once); one record reaches at most 11 voters:"
     )
+    assert "  best: models  " in text
     assert text.endswith(f"The voters were taken to have been trained once. {FRESH}\n")
 
 

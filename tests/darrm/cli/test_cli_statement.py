@@ -20,6 +20,7 @@ from api.settings import Settings
 from darrm.cli.output import ExitCode
 from darrm_opt import Privacy, Problem, __version__, solve
 from darrm_opt.accounting import Release
+from darrm_opt.accounting.accounts import NAMES
 from darrm_opt.accounting.propose_test_release import propose
 from darrm_opt.answers.filed import concentrated
 from darrm_opt.answers.statement import ACCOUNTS, statement_of_record
@@ -53,6 +54,10 @@ def stated(path: str) -> dict[str, Any]:
     for text in (*found["assumptions"], *found["not_covered"]):
         assert f"- {text}" in page
     return found
+
+
+def test_every_account_has_words() -> None:
+    assert NAMES - ACCOUNTS.keys() == set(), "add its words to ACCOUNTS of darrm_opt/answers/statement.py"
 
 
 def test_the_statement_of_a_log_covers_all_its_releases() -> None:

@@ -13,6 +13,7 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -37,7 +38,10 @@ UNITS = {
 }
 """Names whose description must carry their unit."""
 
-OURS = {"darrm_opt", "solver_cache", "darrm_client", "api", "darrm_papers"}
+OURS = {"darrm", "darrm_opt", "solver_cache", "darrm_client", "api", "darrm_papers", "tools"}
+
+OF_TESTS = {"support", "campaigns"}
+"""Packages of the tests, whose modules are imported only where a text names them."""
 
 RETURNED = r"\b(return|returns|yield|whether)\b|; False"
 """How a sentence says what comes back, where there is no section for it."""
@@ -82,7 +86,17 @@ def resolves(dotted: str, module: ModuleType | None = None) -> bool:
     starts += [(owner, parts[n:]) for n in range(1, len(parts) + 1) for owner in _names().get(".".join(parts[:n]), ())]
     if parts[0] in sys.stdlib_module_names:
         starts.append((importlib.import_module(parts[0]), parts[1:]))
+    if parts[0] in OF_TESTS:
+        starts.append(_imported(parts))
     return any(_leads(thing, names) for thing, names in starts)
+
+
+def _imported(parts: list[str]) -> tuple[ModuleType, list[str]]:
+    """Return the module of the most parts of a dotted name, and the other parts."""
+    for n in range(len(parts), 1, -1):
+        with suppress(ModuleNotFoundError):
+            return importlib.import_module(".".join(parts[:n])), parts[n:]
+    return importlib.import_module(parts[0]), parts[1:]
 
 
 def _leads(thing: Any, names: Sequence[str]) -> bool:

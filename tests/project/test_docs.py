@@ -20,6 +20,7 @@ import docstrings
 import httpx
 import pytest
 from documented import HERE, Block, blocks_of, session, shell_in
+from identifiers import FOLDERS, python_files
 from markdown.extensions.toc import slugify  # type: ignore[import-untyped]  # ships no types
 from support.paths import ROOT
 from support.served import serving
@@ -28,6 +29,7 @@ from api.schemas.questions import DesignRequest
 from api.settings import PREFIX, Settings
 from darrm.cli import all_verbs, load
 from darrm.cli.parser import Command, CommandOption
+from darrm_opt.accounting.accounts import NAMES
 from darrm_opt.design.backends import BACKENDS
 from darrm_opt.design.objective import FAMILIES
 from darrm_opt.design.solution import Status
@@ -63,21 +65,6 @@ PUBLIC = (
 OF_OTHERS = {"DARRM_URL", "DARRM_KEY", "DARRM_FORMAL_CHECKER", "DARRM_KERNEL", "DARRM_BUILD_KERNEL"}
 """Variables of clients, of the checker, and of the compiled search, which are no settings of the service."""
 
-
-CODE = (
-    "darrm",
-    "darrm_opt",
-    "solver_cache",
-    "darrm_client",
-    "api",
-    "papers",
-    "tests",
-    "tools",
-    "benchmarks",
-    "examples",
-    "formal",
-)
-"""Folders with Python files."""
 
 BLOCKS = [block for name, text in DOCUMENTS.items() for block in blocks_of(name, text)]
 RUN = [block for block in BLOCKS if not block.left_out and block.code != "darrm serve\n"]  # the fixture `server`
@@ -225,6 +212,12 @@ def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
     assert not {(name, word) for name, word in named if word not in settings | OF_OTHERS}
 
 
+def test_every_account_is_in_the_table_of_accounts() -> None:
+    table = DOCUMENTS["docs/releases.md"].partition("## Which account")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]+`) \|", table, re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == NAMES
+
+
 def described() -> dict[str, Any]:
     found: dict[str, Any] = json.loads(MADE["docs/openapi.json"])
     return found
@@ -247,11 +240,7 @@ OF_THEIR_DATE = {"CHANGELOG.md", "docs/mutation.md"}
 
 
 def test_every_python_file_that_is_written_exists() -> None:
-    files = [
-        f"/{path.relative_to(ROOT)}"
-        for at in ("*.py", *(f"{folder}/**/*.py" for folder in CODE))
-        for path in ROOT.glob(at)
-    ]
+    files = [f"/{path.relative_to(ROOT)}" for path in python_files()]
     named = {
         (name, path)
         for name, text in DOCUMENTS.items()
@@ -408,7 +397,7 @@ def test_the_limits_that_pages_state_are_those_of_the_code() -> None:
 def test_every_page_that_the_code_names_exists() -> None:
     """In docstrings, comments, help and error texts; test_tools.py has paths of its own as examples."""
     others = ("Makefile", "Dockerfile", "compose.yaml", "SECURITY.md", ".ci/run", "deploy/*", "examples/**/*.ipynb")
-    folders = (*(f"{folder}/**/*.py" for folder in CODE), "api/page/*", "tests/container/*", "examples/*/*.yaml")
+    folders = (*(f"{folder}/**/*.py" for folder in FOLDERS), "api/page/*", "tests/container/*", "examples/*/*.yaml")
     named = {
         (str(path.relative_to(ROOT)), page)
         for pattern in (*others, *folders)

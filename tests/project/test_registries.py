@@ -5,7 +5,6 @@ The additions are those of `tests/support/additions`: real processes start with 
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from identifiers import texts_of
 from support.darrm_runner import PROGRAM
 from support.paths import ROOT, TESTS
 from support.served import Service
@@ -50,21 +50,7 @@ def test_a_mechanism_is_named_in_few_files(mechanism: str) -> None:
 
 @cache
 def _words(path: Path) -> frozenset[str]:
-    return frozenset(_texts(path))
-
-
-def _texts(path: Path) -> Iterator[str]:
-    """Yield the identifiers and strings of a module, without its docstrings; of a file of the page its whole text."""
-    if path.suffix != ".py":
-        yield path.read_text(encoding="utf-8")
-        return
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            node.value.value = ""
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-        else:
-            yield from (text for _, text in ast.iter_fields(node) if isinstance(text, str))
+    return frozenset(texts_of(path))
 
 
 ADDITIONS = os.pathsep.join([str(TESTS / "support" / "additions"), str(ROOT)])

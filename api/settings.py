@@ -341,6 +341,10 @@ OTHER_VARIABLES = frozenset({"DARRM_URL", "DARRM_KEY", "DARRM_KERNEL", "DARRM_FO
 """Valid variables of the client, the design, the command line and the build."""
 
 
+OPTIONS = ("PORT", "HOST")
+"""Options of ``darrm serve`` that may be taken for settings."""
+
+
 def misspelt_settings(environment: Mapping[str, str]) -> list[str]:
     """Return a sentence about each variable that looks like a setting but is not one, without its value.
 
@@ -351,10 +355,12 @@ def misspelt_settings(environment: Mapping[str, str]) -> list[str]:
     misspelt = [name for name in environment if name.upper().startswith(PREFIX) and name not in names | OTHER_VARIABLES]
     sentences = []
     for name in sorted(misspelt):
-        matches = similar_names(name, names)
-        sentences.append(
-            f"{name} is not a setting and has no effect.{f' Did you mean {matches[0]}?' if matches else ''}"
-        )
+        bare = name.upper().removeprefix(PREFIX)
+        matches = similar_names(bare, (each.removeprefix(PREFIX) for each in names))
+        advice = f" Did you mean {PREFIX}{matches[0]}?" if matches else ""
+        if bare in OPTIONS:
+            advice = f" Use the option --{bare.lower()} of `darrm serve`."
+        sentences.append(f"{name} is not a setting and has no effect.{advice}")
     return sentences
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Collection
 from http import HTTPStatus
 from typing import Any
 
@@ -27,6 +28,7 @@ from darrm_opt.answers import SAMPLING
 from darrm_opt.decimals import number_in, out_of_range
 from darrm_opt.errors import BackendUnavailable, DarrmError, DeltaTooSmall, InvalidInput, NotPrivate, similar_names
 from darrm_opt.fields import Field as Declared
+from darrm_opt.mechanisms.base import mechanism_classes
 
 _LOG = logging.getLogger("api")
 
@@ -128,7 +130,8 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     if error["type"] in _NAME_ERRORS:
         advice = ""
         if error["type"] == "extra_forbidden":
-            advice = SAMPLES_ARE_TAKEN if argument in SAMPLING else _meant(argument.rpartition(".")[2])
+            known = error.get("ctx", {}).get("inner" if is_inner else "fields", ())
+            advice = SAMPLES_ARE_TAKEN if argument in SAMPLING else _meant(argument.rpartition(".")[2], known)
         return field, f"{argument} {_NAME_ERRORS[error['type']]}. {advice}".rstrip()
     context, value = error.get("ctx", {}), error["input"]
     if "text" in context:  # by the name of the field alone
@@ -147,11 +150,13 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     return field, str(InvalidInput(argument, value, accepted, advice))
 
 
-def _meant(name: str) -> str:
-    """Return a suggestion for a misspelt field; none for a field of another request."""
+def _meant(name: str, known: Collection[str]) -> str:
+    """Return a suggestion, among the ``known`` fields, for a misspelt one; none for a field of another request."""
+    if "parameter" in known and name in {mechanism.parameter for mechanism in mechanism_classes().values()}:
+        return "Did you mean parameter?"
     if name in DECLARED:
         return ""
-    matches = similar_names(name, DECLARED)
+    matches = similar_names(name, known)
     return f"Did you mean {', '.join(matches)}?" if matches else ""
 
 

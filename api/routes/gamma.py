@@ -46,6 +46,7 @@ from api.routes.requests import (
     from_query,
     get_and_post,
     get_service,
+    name_fields,
     stored_record,
 )
 from api.schemas.jobs import BatchAnswer, BatchItem, BatchRequest
@@ -228,7 +229,8 @@ def _parse(problem: Any) -> Design | ProblemDetails:
     try:
         return Design(**vars(DesignRequest.model_validate(problem)))
     except ValidationError as err:
-        errors = [{**error, "loc": ("problem", *error["loc"])} for error in err.errors(include_url=False)]
+        errors: list[Any] = [{**error, "loc": ("problem", *error["loc"])} for error in err.errors(include_url=False)]
+        name_fields(errors, DesignRequest)
         return validation_problem(RequestValidationError(errors))
 
 

@@ -73,9 +73,26 @@ class StrictRoute(APIRoute):
                 return await handle(_StrictRequest(request.scope, request.receive))
             except (RequestValidationError, HTTPException) as err:
                 _forget_frames(err)
+                if isinstance(err, RequestValidationError) and self.body_field is not None:
+                    name_fields(err.errors(), self.body_field.field_info.annotation)
                 raise
 
         return strictly
+
+
+def name_fields(errors: Sequence[Any], model: Any) -> None:
+    """Add to the errors about unknown fields the fields that a request has, and those of the objects in it."""
+    unknown = [error for error in errors if error["type"] == "extra_forbidden" and "ctx" not in error]
+    if unknown and isinstance(model, type) and issubclass(model, BaseModel):
+        for error in unknown:
+            error["ctx"] = _known_fields(model)
+
+
+@cache
+def _known_fields(model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
+    schema = model.model_json_schema()
+    inner = [name for each in schema.get("$defs", {}).values() for name in each.get("properties", ())]
+    return {"fields": tuple(schema["properties"]), "inner": tuple(inner)}
 
 
 def _forget_frames(err: BaseException | None) -> None:
@@ -170,6 +187,7 @@ def from_query(model: type[Model]) -> Callable[[Request], Coroutine[Any, Any, Mo
             understood = model.model_validate_strings(dict(pairs))
         except ValidationError as err:
             wrong += [{**error, "loc": ("query", *error["loc"])} for error in err.errors(include_url=False)]
+            name_fields(wrong, model)
             raise RequestValidationError(wrong) from err
         if wrong:
             raise RequestValidationError(wrong)

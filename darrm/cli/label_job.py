@@ -95,8 +95,40 @@ def check_label_files(votes: VoteFile, output: str, rows: int) -> int:
     with ProgressDisplay("reading votes"):
         count = votes.count_rows(rows)
     if count == 0:
-        raise InvalidInput("VOTES", votes.path, "at least one row of votes", "The file is empty.")
+        is_empty = Path(votes.path).stat().st_size == 0
+        advice = "The file is empty." if is_empty else "It has a header but no rows."
+        raise InvalidInput("VOTES", votes.path, "at least one row of votes", advice)
     return count
+
+
+@contextmanager
+def saying_what_is_kept(file: str, *, of_samples: bool = False) -> Iterator[None]:
+    """Say where released labels are if the job stops before its end; ``file``: its output, or the log of samples."""
+
+    # What was released stays in the log under the job's name: the same command finds it there.
+    def kept() -> str:
+        if not of_samples:
+            return _kept_text(file)
+        released = f"The labels released so far are in {file}; repeat the command to continue."
+        return released if Path(file).exists() else ""
+
+    try:
+        yield
+    except KeyboardInterrupt as err:
+        raise KeyboardInterrupt(kept()) from err
+    except OSError:
+        if text := kept():
+            say(text)
+        raise
+
+
+def _kept_text(output: str) -> str:
+    """Return where the labels are that a job released before it stopped."""
+    part, job = _hidden_path(output, "part"), _hidden_path(output, "job")
+    if not job.exists():
+        return ""
+    kept = f"The labels released so far are in {part.name}" if part.exists() else "Released labels are kept"
+    return f"{kept}; repeat the command to continue: they are not charged again."
 
 
 def _labelled_already(output: str) -> InvalidInput:

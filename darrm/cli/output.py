@@ -47,7 +47,7 @@ _MEANING = {
     ExitCode.UNAVAILABLE: "a solver, the cache, a file or a port is not available, or a budget is spent",
     ExitCode.SOME_FAILED: "some problems were not solved, or some rows were rejected; the output lists them",
     ExitCode.INTERNAL_ERROR: "an error in darrm itself; please report it, with the lines on stderr",
-    ExitCode.INTERRUPTED: "interrupted; no partial output is left",
+    ExitCode.INTERRUPTED: "interrupted; `label` can be resumed, other commands leave no output",
     ExitCode.PIPE_CLOSED: "the reader closed the pipe early, as `head` and `grep -q` do",
 }
 
@@ -77,8 +77,8 @@ def report_errors() -> Iterator[None]:
     """Turn an error into one message on stderr and the verb's exit code; an unforeseen one into its traceback."""
     try:
         yield
-    except KeyboardInterrupt:
-        say("Interrupted: no partial output is left.")
+    except KeyboardInterrupt as err:  # whose text says what is left
+        say(f"Interrupted. {err}" if str(err) else "Interrupted: no partial output is left.")
         sys.exit(ExitCode.INTERRUPTED)
     except Exception as err:  # noqa: BLE001 — the last line of defence
         if isinstance(err, BrokenPipeError) and not err.filename:  # whoever read the answer has seen enough
@@ -184,6 +184,18 @@ def exit_code_of(status: Status) -> ExitCode:
 
 
 _DECIMAL_COMMA = re.compile(r"\d+,\d+")
+_GROUPED_DIGITS = re.compile(r"\d{1,3}([,_' ]\d{3})+")
+
+
+def _comma_advice(err: InvalidInput) -> str:
+    """Return how to write a number that was typed with commas; nothing for any other value."""
+    value = err.value
+    if not isinstance(value, str) or "comma" in err.accepted:
+        return ""
+    if "whole number" in err.accepted:
+        is_grouped = _GROUPED_DIGITS.fullmatch(value)
+        return f"Write {re.sub('[^0-9]', '', value)}, without separators." if is_grouped else ""
+    return f"Write a decimal point: {value.replace(',', '.')}." if _DECIMAL_COMMA.fullmatch(value) else ""
 
 
 def _of_input(err: InvalidInput) -> str:
@@ -191,10 +203,8 @@ def _of_input(err: InvalidInput) -> str:
     from darrm_opt.errors import InvalidInput, Rule
 
     option = option_of(err.argument)
-    if isinstance(err.value, str) and _DECIMAL_COMMA.fullmatch(err.value) and "comma" not in str(err.accepted):
-        err = InvalidInput(
-            err.argument, err.value, err.accepted, f"Write a decimal point: {err.value.replace(',', '.')}."
-        )
+    if advice := _comma_advice(err):
+        err = InvalidInput(err.argument, err.value, err.accepted, advice)
     if isinstance(err.accepted, Rule):
         from darrm_opt.fields import FIELDS
 

@@ -44,7 +44,17 @@ from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
 from darrm_opt.problem import Privacy
 from darrm_opt.release.journal import Journal, LockedJournal, Record, create
-from darrm_opt.release.log_lines import COUNT, PTR_ACCOUNT, Header, Releases, checked_id, decoded, encoded, replayed
+from darrm_opt.release.log_lines import (
+    COUNT,
+    PTR_ACCOUNT,
+    Header,
+    Releases,
+    checked_id,
+    decoded,
+    encoded,
+    other_document,
+    replayed,
+)
 from darrm_opt.release.sampler import Sample
 from darrm_opt.tables.problem import ABSTENTION, Histograms
 from darrm_opt.tables.solver import TableSolution
@@ -98,7 +108,13 @@ class ReleaseLog:
         where = Path(path)
         replay = partial(replayed, path=where)
         self._journal = Journal(path, Releases({}, 0, 0, {}), replay, read_only=read_only)
-        self._header = Header.of(self._journal.locked(lambda file: file.state.header), where)
+        try:
+            first = self._journal.locked(lambda file: file.state.header)
+        except ReleaseLogDamaged as err:
+            if (other := other_document(where)) is not None:
+                raise BudgetUnreadable(f"{path} is not a release log (it is {other}).") from err
+            raise
+        self._header = Header.of(first, where)
 
     @classmethod
     def create(

@@ -22,7 +22,7 @@ from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.problem import Privacy
 from darrm_opt.release.journal import Record
 from darrm_opt.tables.votes import Labels, label_type
-from darrm_opt.untrusted import UNREADABLE, check_written, typed
+from darrm_opt.untrusted import UNREADABLE, check_written, json_value, typed
 
 KIND, FORMAT = "darrm release log", 1
 LINE_FIELDS = frozenset({"count", "charged", "labels", "passed", "id", "drawn", "answers"})
@@ -123,6 +123,24 @@ class Header:
         if isinstance(self.mechanism, NoiseFunctionMechanism):
             return None
         return label_type(self.mechanism.classes).newbyteorder("<")
+
+
+def other_document(path: Path) -> str | None:
+    """Return what a file is, with its article, if it is one JSON object of another kind; None for any other file.
+
+    Every line of a release log begins with a checksum, so that neither a log nor a damaged one is such an object; a log
+    of one line without its checksum still names its kind.
+    """
+    try:
+        record = json_value(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(record, dict) or record.get("kind") == KIND:
+        return None
+    kind = record.get("kind")
+    if isinstance(kind, str):
+        return f"of the kind {kind[:60]!r}"
+    return "another JSON document" if "gamma" not in record else "a plan" if "queries" in record else "a solution"
 
 
 class Releases(NamedTuple):

@@ -184,13 +184,42 @@ def _rows(answers: list[dict[str, Any]]) -> str:
     from solver_cache.model import FIELD_NAMES
 
     heads = ["id", "K", "ε", "Δ", "affected", "target ε", "δ", "objective", "shape", "utility", "tags"]
-    rows = [[entry["id"], *(_cell(entry[name]) for name in FIELD_NAMES), " ".join(entry["tags"])] for entry in answers]
+    rows = []
+    for entry in answers:
+        shown = entry | _shown_groups(entry["objective"])
+        rows.append([entry["id"], *(_cell(shown[name]) for name in FIELD_NAMES), " ".join(entry["tags"])])
     for name in ("profile", "targets"):  # columns of their own where an answer has any: ε:δ of each point
         if any(name in entry for entry in answers):
             heads = [*heads, name]
             for row, entry in zip(rows, answers, strict=True):
                 row.append(",".join(f"{epsilon:g}:{delta:g}" for epsilon, delta in entry.get(name, ())))
     return columns(heads, rows) if rows else "Nothing is stored here."
+
+
+def _shown_groups(objective: str | None) -> dict[str, str]:
+    """Return the prior of a table for groups, and ε and Δ of each group, as a list shows them; else nothing."""
+    from json import loads
+
+    from darrm_opt.questions.question import plain_spelling
+    from darrm_opt.untrusted import UNREADABLE
+
+    goal, is_of_groups, groups = (objective or "").partition(" groups ")
+    if not is_of_groups:
+        return {}
+    values = dict[str, list[str]](epsilon=[], Delta=[])
+    try:
+        stated = loads(goal)
+        price = f", price {stated['price']:g}" if stated["price"] else ""
+        prior = f"{plain_spelling(stated['objective'])}{price}"
+        for group in groups.split():
+            fields = dict(part.split("=", 1) for part in group.partition(",profile=")[0].split(","))
+            is_curve = "epsilon" not in fields
+            values["epsilon"].append("profile" if is_curve else f"{float(fields['epsilon']):g}")
+            values["Delta"].append("profile" if is_curve else f"{float(fields.get('Delta', 0)):g}")
+    except UNREADABLE:  # a damaged row
+        return {}
+    shown = {name: ", ".join(texts if len({*texts}) > 1 else texts[:1]) for name, texts in values.items()}
+    return shown | {"objective": prior}
 
 
 def _cell(value: Any) -> str:

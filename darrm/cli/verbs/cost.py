@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from darrm.cli.output import answer, as_json
 from darrm.cli.parameters import (
@@ -23,6 +23,9 @@ from darrm.cli.parameters import (
 from darrm.cli.parser import ADVANCED, Argument, CommandOption, Made, parameters_of
 from darrm.cli.question_options import fields_of
 
+if TYPE_CHECKING:
+    from darrm_opt.mechanisms import VoteMechanism
+
 OF_MECHANISM = ("mechanism", "parameter", "threshold", "check_sigma", "cap", "curve")
 """Fields that the name of a mechanism and its own options state."""
 
@@ -40,6 +43,19 @@ _BATCH = {
     ),
 }
 """A fixed batch of votes, and what is expected of it."""
+
+
+_NO_PARAMETER = "For a γ or a table, use `darrm compose`; for the plain vote, `darrm plan`."
+
+
+def _priced(name: str) -> type[VoteMechanism]:
+    """Return the mechanism of a name; refuse one without a parameter, and what is not installed."""
+    from darrm_opt.errors import InvalidInput
+    from darrm_opt.mechanisms import calibrated_names, mechanism_class, mechanism_names
+
+    if name not in mechanism_names() or not (found := mechanism_class(name)).parameter:
+        raise InvalidInput("mechanism", name, f"one of {', '.join(calibrated_names())}, bagging", _NO_PARAMETER)
+    return found
 
 
 def _refuse_batch(batch: dict[str, Any]) -> None:
@@ -124,14 +140,13 @@ def _cost_of_mechanism(
     from darrm.cli.question_options import given_fields
     from darrm.cli.verbs.question import ask, show
     from darrm_opt.errors import InvalidInput, Rule
-    from darrm_opt.mechanisms import mechanism_class
     from darrm_opt.questions.cost import Cost
 
     # Before the account, which may take a minute.
     check_writable(output, "output")
     check_plot(plot)
     with options_named(mechanism="NAME"):
-        found = mechanism_class(mechanism)
+        found = _priced(mechanism)
     parameter = parameter_of(found, parameters)
     counts = None
     # An ε by the votes is of one batch at a fixed noise: there is nothing to calibrate, and samples have no such
@@ -148,9 +163,13 @@ def _cost_of_mechanism(
     # One of the two questions: ε of a parameter at δ, or the parameter within a total. A δ means something else in
     # each.
     totals = (asked["total_epsilon"], asked["total_delta"])
-    if "parameter" not in parameter and totals[0] is None:
-        advice = f"Or give --{found.parameter} and --delta."
-        raise InvalidInput("total_epsilon", None, "ε of all releases together [nats]", advice)
+    if "parameter" not in parameter:
+        if totals[0] is None:
+            advice = f"Or give --{found.parameter} and --delta."
+            raise InvalidInput("total_epsilon", None, "ε of all releases together [nats]", advice)
+        if asked["delta"] is not None:
+            rule = Rule("goes with a parameter of the mechanism")
+            raise InvalidInput("delta", asked["delta"], rule, "With --total-epsilon, give --total-delta.")
     for name, text in zip(("total_epsilon", "total_delta"), totals, strict=True):
         if "parameter" in parameter and text is not None:
             raise InvalidInput(name, text, Rule("cannot be combined with a parameter"), "Give --delta.")

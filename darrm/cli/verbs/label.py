@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from darrm.cli.output import ProgressDisplay, say
+from darrm.cli.output import ProgressDisplay
 from darrm.cli.parameters import (
     AsJson,
     Drawn,
@@ -118,6 +118,7 @@ def label(
         label_file,
         label_samples,
         needed_command,
+        saying_what_is_kept,
         show_labelled,
         try_command,
         votes_of,
@@ -143,7 +144,8 @@ def label(
             return
         source, log_file, labels = needed_files(solution=solution, release_log=release_log, output=output)
         budget = queries, total_epsilon, total_delta
-        label_samples(command, source, log_file, labels, drawn, budget, release_id, voted, json=json)
+        with saying_what_is_kept(log_file, of_samples=True):
+            label_samples(command, source, log_file, labels, drawn, budget, release_id, voted, json=json)
         return
     if dry_run:
         raise InvalidInput("dry_run", dry_run, Rule("needs --ask"))
@@ -169,13 +171,9 @@ def label(
         )
     if log.proposal is not None:
         rows = count  # all labels at once, or none
-    try:
+    with saying_what_is_kept(labels):
         vote = PrivateVote(mechanism, log)
         result = label_file(voting, labels, vote, log, release_id=release_id, rows=rows, count=count)
-    # What was released stays in the log under the job's name: the same command finds it there.
-    except (KeyboardInterrupt, OSError):
-        say("The same command continues where this stopped; released labels are not charged again.")
-        raise
     show_labelled(result, log, labels, json=json)
 
 

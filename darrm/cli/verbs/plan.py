@@ -85,6 +85,8 @@ def plan(
         say(f"Each voter draws its own records: one answer of it is {guarantee(found.question.voter)}.")
     show(question, found, json=json, output=output, plot=plot, more=_next_step(question, found, output))
     if output is not None and question.file_of(found) is None:
+        if found.best is None:
+            fail(f"{output} is not written: no option is useful (verdict none).", ExitCode.UNAVAILABLE)
         fail(f"{output} is not written. {_without_file(found)}", ExitCode.UNAVAILABLE)
 
 

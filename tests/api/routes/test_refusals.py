@@ -232,7 +232,7 @@ def test_the_refusal_of_an_invalid_field_names_it(client: TestClient, question: 
     ("name", "advice"),
     [
         ("DELTA", "Did you mean Delta, delta"),
-        ("eps", "Did you mean epsilon"),
+        ("eps", "Did you mean epsilon?"),
         ("epsilonn", "Did you mean epsilon"),
         ("zzz", ""),
         ("classes", ""),
@@ -243,3 +243,16 @@ def test_a_misspelt_field_gets_a_suggestion(client: TestClient, name: str, advic
     assert problem["detail"].startswith(f"{name} is not a field of this request.")
     assert ("Did you mean" in problem["detail"]) is bool(advice)
     assert advice in problem["detail"]
+    query = {"K": "5", "m": "2", "epsilon": "0.5", name: "0.1"}
+    assert client.get("/v1/gamma", params=query).json()["detail"] == problem["detail"]
+
+
+def test_a_suggestion_is_a_field_of_the_same_request(client: TestClient) -> None:
+    asked = {"mechanism": "gnmax", "K": 250, "delta": 1e-5, "sigma": 40}
+    assert client.post("/v1/cost", json=asked).json()["errors"][-1]["detail"].endswith("Did you mean parameter?")
+    groups = [{"K": 5, "eps": 0.1}]
+    problem = client.post("/v1/plan", json={"groups": groups, "total_epsilon": 1.0}).json()
+    assert "groups[0].eps is not a field of this request. Did you mean epsilon?" in problem["detail"]
+    batch = {"problems": [{"K": 5, "m": 2, "epsilon": 0.5, "eps": 0.1}]}
+    [result] = client.post("/v1/gamma/batch", json=batch).json()["results"]
+    assert "Did you mean epsilon?" in str(result)

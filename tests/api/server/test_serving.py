@@ -60,6 +60,7 @@ def shared(folder: Path) -> Iterator[Served]:
         "DARRM_SOLVER": "2",
         "DARRM_MAX_SOLVER_MEMORY": "512",
         "DARRM_NONSENSE_AT_ALL": "secret",
+        "DARRM_PORT": "1",
     }
     with serving(folder, DARRM_CACHE_URL="memory", **settings) as service:
         yield service
@@ -514,6 +515,7 @@ def test_a_misspelt_setting_is_named_at_the_start(shared: Served) -> None:
     said = [line.strip() for line in shared.log if not line.startswith("{")]
     assert said == [
         "DARRM_NONSENSE_AT_ALL is not a setting and has no effect.",
+        "DARRM_PORT is not a setting and has no effect. Use the option --port of `darrm serve`.",
         "DARRM_SOLVER is not a setting and has no effect. Did you mean DARRM_SOLVERS?",
     ]
 

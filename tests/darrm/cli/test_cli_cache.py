@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -14,8 +15,9 @@ from support import postgres
 from support.darrm_runner import refused, run, run_json
 
 from darrm_opt import Privacy, Problem
+from darrm_opt.problem import VoterGroup
 from darrm_opt.record import digest
-from solver_cache import CORE, DesignSpec, Row, cached_solve, open_store
+from solver_cache import CORE, DesignSpec, Row, cached_solve, cached_table, open_store
 from solver_cache.database.schema import MIGRATIONS
 
 PROBLEMS = [
@@ -53,6 +55,19 @@ def put(url: str, *bad: Row) -> None:
     with closing(open_store(url)) as store:
         for row in bad:
             store.put(row)
+
+
+def test_ls_shows_epsilon_of_each_group_and_the_prior(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'groups.sqlite'}"
+    groups = VoterGroup(3, Privacy(0.1)), VoterGroup(2, Privacy(0.5, 1e-4))
+    with closing(open_store(url)) as store:
+        cached_table(Problem(groups=groups, target=Privacy(0.4)), store=store)
+    [listed] = run_json("cache", "ls", "--url", url)
+    assert (listed["epsilon"], listed["objective"].startswith("{")) == (0.5, True)
+    _, row = run("cache", "ls", "--url", url).stdout.splitlines()
+    cells = re.split(r" {2,}", row.strip())
+    assert cells[1:4] == ["5", "0.1, 0.5", "0, 0.0001"]
+    assert cells[7:9] == ["dirichlet(1)", "2 classes"]
 
 
 def test_ls_lists_stored_answers(url: str) -> None:

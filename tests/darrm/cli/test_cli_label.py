@@ -160,8 +160,11 @@ def test_an_empty_file_is_refused_and_leaves_no_release_log() -> None:
         written(name, votes(0))
         result = label(name, f"{name}.npy", "--queries", "3")
         assert result.exit_code == ExitCode.BAD_INPUT
-        assert "expected at least one row of votes. The file is empty." in result.stderr
+        assert "expected at least one row of votes. " in result.stderr
         assert not Path("log").exists()
+    for text, advice in (("", "The file is empty."), ("a,b,c,d,e\n", "It has a header but no rows.")):
+        Path("votes.csv").write_text(text, encoding="utf-8")
+        assert label("votes.csv", "l.csv", "--queries", "3").stderr.endswith(f"row of votes. {advice}\n")
 
 
 @pytest.mark.parametrize("budget", [("--queries", "3"), ("--total-epsilon", "8", "--total-delta", "1e-6", "--fresh")])
@@ -533,7 +536,7 @@ def test_two_jobs_cannot_write_the_same_output() -> None:
     assert ReleaseLog("log").spent == 0
 
 
-GOES_ON = "The same command continues where this stopped; released labels are not charged again."
+GOES_ON = "The labels released so far are in .{}.part; repeat the command to continue: they are not charged again."
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -549,7 +552,7 @@ def test_after_ctrl_c_the_message_tells_how_to_continue(folder: Path, kind: str)
     _, stderr = process.communicate(timeout=300)
     assert process.returncode == ExitCode.INTERRUPTED
     lines = [line for line in stderr.splitlines() if not line.startswith("labelling rows")]
-    assert lines == [GOES_ON, "Interrupted: no partial output is left."]
+    assert lines == [f"Interrupted. {GOES_ON.format(f'labels.{kind}')}"]
     spent = ReleaseLog("log").spent
     assert 0 < spent < 30_000
 

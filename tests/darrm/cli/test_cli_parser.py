@@ -245,6 +245,13 @@ def test_every_question_is_a_verb_with_one_screen_of_help(path: str) -> None:
         (("plan", "--delta", "1e-6"), "--total-delta"),
         (("plan", "--noise-multiplier", "1"), 'Give --profile "dp_sgd(σ, q, T)"'),
         (("plan", "--K", "11", "--epsilon", "0,5", "--total-epsilon", "1"), "Write a decimal point: 0.5."),
+        (("plan", "--K", "11", "--queries", "1,000", "--total-epsilon", "1"), "Write 1000, without separators."),
+        (("cost", "plain_vote", "--K", "11"), "NAME: 'plain_vote' is not valid: expected one of permute_and_flip, "),
+        (("cost", "majority", "--K", "11"), "gnmax, randomized_response, subsampling, bagging. For a γ or a table, "),
+        (
+            ("cost", "gnmax", "--K", "250", "--total-epsilon", "3", "--delta", "1e-5"),
+            "--delta goes with a parameter of the mechanism. With --total-epsilon, give --total-delta.",
+        ),
         (("plan",), "--K is missing: expected a whole number of voters, at least 1. --total-epsilon is missing, too."),
         (("label",), "--solution is missing: expected a file. --output, --release-log and --votes are missing, too."),
         (("label", "votes.csv", "--output", "l.csv"), "a file. --release-log is missing, too."),

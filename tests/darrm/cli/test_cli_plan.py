@@ -102,6 +102,15 @@ def test_a_plan_without_a_file_tells_what_to_release(asked: tuple[str, ...], wor
     assert f"{path} is not written. {words}" in result.stderr
 
 
+def test_a_plan_without_a_useful_option_writes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    total = ("--queries", "50", "--total-epsilon", "0.05", "--total-delta", "1e-5")
+    voters = ("--K", "11", "--epsilon", "0.1", "--voter-delta", "1e-5", "--affected", "1")
+    result = run("plan", *voters, *total, "--output", str(path))
+    message = f"Error: {path} is not written: no option is useful (verdict none).\n"
+    assert (result.exit_code, result.stderr, path.exists()) == (4, message, False)
+
+
 @pytest.mark.parametrize(
     ("K", "voter", "queries", "total", "affected", "fresh"),
     [

@@ -309,6 +309,19 @@ def test_invalid_release_logs_are_refused(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("hello\nworld\n")
     with pytest.raises(ReleaseLogDamaged, match="damaged at byte 0"):
         ReleaseLog(tmp_path / "text")
+    for content, words in (
+        ({"gamma": [1, 1], "queries": 5}, "a plan"),
+        ({"gamma": [1, 1]}, "a solution"),
+        ({"kind": "diary"}, "of the kind 'diary'"),
+    ):
+        (tmp_path / "plan.json").write_text(json.dumps(content, indent=2))
+        with pytest.raises(BudgetUnreadable, match=rf"plan\.json is not a release log \(it is {words}\)") as refused:
+            ReleaseLog(tmp_path / "plan.json")
+        assert not isinstance(refused.value, ReleaseLogDamaged)
+    # A log without its checksums is a damaged log, and no other document.
+    (tmp_path / "bare").write_text(json.dumps({"kind": "darrm release log", "format": 1}))
+    with pytest.raises(ReleaseLogDamaged, match="damaged at byte 0"):
+        ReleaseLog(tmp_path / "bare")
     create(tmp_path / "other", {"kind": "diary"})
     with pytest.raises(BudgetUnreadable, match="not a release log of format 1, the format of this version"):
         ReleaseLog(tmp_path / "other")

@@ -13,10 +13,10 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.datastructures import DefaultPlaceholder
@@ -90,9 +90,16 @@ def name_fields(errors: Sequence[Any], model: Any) -> None:
 
 @cache
 def _known_fields(model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
-    schema = model.model_json_schema()
-    inner = [name for each in schema.get("$defs", {}).values() for name in each.get("properties", ())]
-    return {"fields": tuple(schema["properties"]), "inner": tuple(inner)}
+    def models(hint: Any) -> Iterator[type[BaseModel]]:
+        if isinstance(hint, type) and issubclass(hint, BaseModel):
+            yield hint
+        for part in get_args(hint):
+            yield from models(part)
+
+    inner = [
+        name for field in model.model_fields.values() for each in models(field.annotation) for name in each.model_fields
+    ]
+    return {"fields": tuple(model.model_fields), "inner": tuple(inner)}
 
 
 def _forget_frames(err: BaseException | None) -> None:

@@ -104,21 +104,17 @@ def check_label_files(votes: VoteFile, output: str, rows: int) -> int:
 @contextmanager
 def saying_what_is_kept(file: str, *, of_samples: bool = False) -> Iterator[None]:
     """Say where released labels are if the job stops before its end; ``file``: its output, or the log of samples."""
-
     # What was released stays in the log under the job's name: the same command finds it there.
-    def kept() -> str:
-        if not of_samples:
-            return _kept_text(file)
-        released = f"The labels released so far are in {file}; repeat the command to continue."
-        return released if Path(file).exists() else ""
-
     try:
         yield
     except KeyboardInterrupt as err:
-        raise KeyboardInterrupt(kept()) from err
+        kept = _kept_text(file)
+        if of_samples:
+            released = f"The labels released so far are in {file}; repeat the command to continue."
+            kept = released if Path(file).exists() else ""
+        raise KeyboardInterrupt(kept) from err
     except OSError:
-        if text := kept():
-            say(text)
+        say("The same command continues where this stopped; released labels are not charged again.")
         raise
 
 

@@ -44,7 +44,8 @@ _MEANING = {
     ExitCode.BAD_INPUT: "an option or a file is invalid",
     ExitCode.NOT_OPTIMAL: "the answer is private, but the solve stopped before the optimum (the gap bounds the "
     "difference)",
-    ExitCode.UNAVAILABLE: "a solver, the cache, a file or a port is not available, or a budget is spent",
+    ExitCode.UNAVAILABLE: "a solver, the cache, a file or a port is not available, a budget is spent, or a plan "
+    "has nothing to write",
     ExitCode.SOME_FAILED: "some problems were not solved, or some rows were rejected; the output lists them",
     ExitCode.INTERNAL_ERROR: "an error in darrm itself; please report it, with the lines on stderr",
     ExitCode.INTERRUPTED: "interrupted; `label` can be resumed, other commands leave no output",

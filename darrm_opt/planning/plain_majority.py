@@ -17,7 +17,9 @@ from darrm_opt.accounting.mixture import BaggedMajority
 from darrm_opt.accounting.release_profile import NoisyMajority
 from darrm_opt.accounting.total import total_of
 from darrm_opt.baselines import plain_majority_sharp, subsampling
+from darrm_opt.design.certificate import certify
 from darrm_opt.design.report import guarantee, text_above
+from darrm_opt.design.solution import Solution, Statistics, Status
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.option import Option
 from darrm_opt.planning.question import Question
@@ -170,6 +172,44 @@ def private_model_count(problem: Problem, total: Privacy) -> int:
         return 0
     return largest_count_between(
         lambda n: compose_models({problem.voter: n}, total.delta).epsilon <= total.epsilon, 0, problem.affected + 1
+    )
+
+
+LEAST_PLAIN = 1 - 1e-6
+"""Least γ(l) of a plain majority that is written as a γ: rounding costs some 1e-12."""
+
+
+def majority_solution(question: Question) -> Solution | None:
+    """Return the plain majority of two classes as γ = 1, less what rounding costs, with its certificate.
+
+    None if γ = 1 is not private for what the affected voters cost together, as with a draw of subsamples.
+    """
+    voters = question.voters
+    voter, r = voters.voter, voters.affected
+    if question.classes > 2 or question.law is not None or question.bags is not None or not question.private:
+        return None
+    if len(voter.points) == 1 and voter.epsilon > 0:
+        problem = Problem.from_allowance(voters.K, r, voter.epsilon, voter.delta, affected=r)
+    else:
+        models = compose_models({voter: r}, question.total.delta)
+        if models.epsilon == math.inf:
+            return None
+        problem = Problem(voters.K, voter, models, r)
+    noise, certificate = certify(problem, _ones(voters.K))
+    if noise.values.min() < LEAST_PLAIN:
+        return None
+    return Solution(
+        problem=problem,
+        objective=question.gamma_objective,
+        shape="free",
+        noise=noise,
+        utility=question.gamma_objective.linear_goal(voters.K).utility(noise.upper_half),
+        upper_bound=1.0,
+        status=Status.PLANNED,
+        certificate=certificate,
+        method="plan",
+        backend="majority",
+        statistics=Statistics(0, 0, 0),
     )
 
 

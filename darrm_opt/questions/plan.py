@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar, Literal
 
+from darrm_opt.accounting.release_profile import Release
 from darrm_opt.answers import SAMPLING, Report, sampling_record, voters_body
 from darrm_opt.answers.class_plans import group_plan_seconds, options_seconds, verify_group_plan
 from darrm_opt.answers.decode import plan_of, table_plan_of
@@ -29,6 +30,7 @@ from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.planning import Option, Plan, plan
 from darrm_opt.planning.group_plan import group_question, plan_groups
 from darrm_opt.planning.option import MECHANISMS, Outcome
+from darrm_opt.planning.plain_majority import majority_solution
 from darrm_opt.planning.question import DEFAULT_PRIORS
 from darrm_opt.planning.question import Question as PlannedQuestion
 from darrm_opt.problem import FRESH, NOT_PRIVATE, Problem, VoterGroup
@@ -428,11 +430,25 @@ class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
         total = planned_fields(question.queries, question.total)
         if question.law is not None and (mechanism := answer.options[0].mechanism) is not None:
             return mechanism.record() | total | sampling_record(question.sampling)
+        if best is not None and best.plain:
+            return self._majority_file(answer)
         if best is None or best.noise is None:
             return None
         # a release log's own account knows no draw, so that the total of one is nothing that it could be held to.
         use = {"fresh": question.fresh} | (total if question.bags is None else {})
         return solution_record(best.to_solution(question.gamma_objective)) | use
+
+    def _majority_file(self, answer: Plan) -> dict[str, Any] | None:
+        """Return γ = 1 with the least total that its releases are proved to fit; None without a proof."""
+        question, spent = answer.question, answer.options[0].spent
+        solution = majority_solution(question)
+        if solution is None:
+            return None
+        mechanism = CertifiedNoiseFunction(Release.of(solution), fresh=question.fresh)
+        for total in filter(None, (spent, question.total)):
+            if mechanism.fits(total, question.queries):
+                return solution_record(solution) | {"fresh": question.fresh} | planned_fields(question.queries, total)
+        return None
 
     def figure_of(self, answer: Plan) -> Any:
         from darrm_opt.figures import plan_figure

@@ -138,8 +138,12 @@ def _without_file(plan: Plan) -> str:
 
 def _next_step(question: ReleasePlan, plan: Plan, output: str | None) -> str:
     """Return the command that releases labels as planned; empty where no γ or mechanism is recommended."""
+    from darrm_opt.record import planned_total
+
     asked, best = plan.question, plan.options[0]
-    if question.file_of(plan) is None or (output is None and asked.law is not None):
+    if output is None and (asked.law is not None or best.plain):
+        return ""
+    if (written := question.file_of(plan)) is None:
         return ""
     if output is None:
         text = (
@@ -154,8 +158,11 @@ def _next_step(question: ReleasePlan, plan: Plan, output: str | None) -> str:
         way = f"darrm label --solution {name} --release-log releases.log --output labels.csv{fresh}{votes}"
         best_name = best.name.replace("_", " ")
         return f"\nwritten    {best_name}: release at most {asked.queries} with it:\n           {way}"
-    budget = f"--total-epsilon {asked.total.epsilon!r} --total-delta {asked.total.delta!r}"
+    # The total of a plain majority in the file is what it spends.
+    total = planned[1] if best.plain and (planned := planned_total(written)) is not None else asked.total
+    budget = f"--total-epsilon {total.epsilon!r} --total-delta {total.delta!r}"
     if asked.bags is not None:
         budget = f"--queries {asked.queries}"  # a release log's own account knows no draw
     command = f"darrm label votes.csv --solution {name} --release-log releases.log"
-    return f"\n\nγ is in {output}. Next:\n  {command} \\\n      {budget}{fresh} --output labels.csv"
+    contents = "The plain majority, as γ = 1," if best.plain else "γ"
+    return f"\n\n{contents} is in {output}. Next:\n  {command} \\\n      {budget}{fresh} --output labels.csv"

@@ -77,15 +77,44 @@ def test_a_gamma_for_many_releases_is_a_solution() -> None:
     assert (solution.status.value, solution.upper_bound, solution.certificate.margin >= 0) == ("planned", 1.0, True)
 
 
-def test_a_plan_without_a_gamma_writes_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "plan.json"
-    result = run(
-        "plan", "--K", "11", "--epsilon", "0.5", "--affected", "1", "--total-epsilon", "1", "--output", str(path)
-    )
+@pytest.mark.parametrize(
+    ("voters", "affected", "total", "spent"),
+    [
+        (("--epsilon", "0.5"), 1, ("1", "0"), (0.5, 0.0)),
+        (("--epsilon", "0.1", "--voter-delta", "1e-5"), 1, ("0.5", "1e-4"), (0.1, 1e-5)),
+        (("--epsilon", "0.1"), 3, ("0.5", "0"), (0.3, 0.0)),
+        (("--profile", "0:0.02,0.1:1e-5"), 1, ("0.5", "1e-4"), (0.0995714623491, 1e-4)),
+    ],
+)
+def test_a_plain_majority_is_written_as_a_gamma(
+    voters: tuple[str, ...],
+    affected: int,
+    total: tuple[str, str],
+    spent: tuple[float, float],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ("--K", "11", *voters, "--affected", str(affected), "--queries", "500")
+    budget = ("--total-epsilon", total[0], "--total-delta", total[1])
+    result = run("plan", *asked, *budget, "--output", "plan.json")
     assert "You do not need this mechanism" in result.stdout
-    message = f"{path} is not written. The plain majority draws nothing: release the class of most votes of each row."
-    assert (result.exit_code, result.stderr) == (4, f"Error: {message}\n")
-    assert not path.exists()
+    assert (result.exit_code, result.stderr) == (0, "")
+    written = json.loads(Path("plan.json").read_text())
+    assert min(written["gamma"]) > 1 - 1e-9
+    assert written["queries"] == 500
+    assert (written["total_epsilon"], written["total_delta"]) == pytest.approx(spent, rel=1e-9)
+    proved = run_json("verify", "plan.json")
+    assert proved["private"] is True
+    assert proved["total"]["epsilon"] == pytest.approx(spent[0], rel=1e-9)
+    # The command that the plan ends with releases the plain majority, within that total.
+    Path("votes.csv").write_text("1,1,1,1,1,1,1,1,0,0,0\n" * 5, encoding="utf-8")
+    command = result.stdout[result.stdout.rindex("darrm label") :].replace("\\\n", " ")
+    released = run(*shlex.split(command)[1:])
+    assert released.exit_code == 0, released.stderr
+    assert Path("labels.csv").read_text().split() == ["label", *"11111"]
+    log = run_json("label", "--status", "releases.log")
+    assert (log["total_epsilon"], log["total_delta"]) == pytest.approx(spent, rel=1e-9)
 
 
 @pytest.mark.parametrize(

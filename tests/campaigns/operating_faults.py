@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import httpx
 from support.served import Service, gone, workers_of
+from support.waiting import until
 
 from campaigns.driver import publish, read_options, say, table
 from darrm_opt import Problem
@@ -91,9 +92,10 @@ class Site:
         self._before = self._stored.pop()
         for _ in range(2):
             self.ask("GET", "/v1/gamma", params=self._before)
-        self.ask("POST", "/v1/verify", json=VERIFY)
+        # Processes start, and on a busy machine so slowly that the first answers are jobs.
+        until(lambda: self.ask("POST", "/v1/verify", json=VERIFY).status == 200)
         self.ask("GET", "/readyz")
-        self.problem()
+        until(lambda: self.problem().status == 200)
 
     def _serve(self) -> Service:
         return Service(self.url, self.logs, 0, **self.settings)

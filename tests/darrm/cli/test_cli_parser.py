@@ -175,7 +175,7 @@ def test_the_help_names_all_options_within_the_width_of_the_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     text = verb_help("verb", COMMAND, full=True)
-    assert text.startswith("usage: darrm verb [OPTIONS] FILE\n\nTake everything there is to take.\n\nAnd say so.\n\n")
+    assert text.startswith("usage: darrm verb [OPTIONS] FILE\n\nAccept all kinds of options.\n\nAnd say so.\n\n")
     flowing = " ".join(text.split())
     for each in COMMAND.parameters:
         assert " ".join(each.declared.help.split()) in flowing

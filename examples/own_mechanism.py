@@ -23,7 +23,7 @@ from darrm_opt import Privacy, PrivateVote
 from darrm_opt.accounting.guarantee import ReleaseGuarantee
 from darrm_opt.audit import Claim, audit
 from darrm_opt.mechanisms import VoteMechanism, mechanism_class
-from darrm_opt.mechanisms.base import checked_parameter, checked_shape
+from darrm_opt.mechanisms.base import checked_counts, checked_parameter, checked_shape
 from darrm_opt.randomness import RandomSource
 from darrm_opt.rounding import float_above, log_above
 
@@ -34,6 +34,7 @@ class RandomVoter(VoteMechanism):
     """The vote of a random voter with probability ``share``, else a class drawn uniformly."""
 
     name, kind, parameter, limits = "random_voter", "random voter", "share", (0.0, 0.999)
+    meaning = "Probability that the vote of a random voter is released"
     advice = "Release the vote of a random voter"
 
     def __init__(self, K: int, classes: int, share: float, *, affected: int = 1) -> None:
@@ -47,6 +48,7 @@ class RandomVoter(VoteMechanism):
 
     def draw(self, counts: tuple[int, ...], source: RandomSource) -> int:
         """Draw the class that is released, by exact coins."""
+        counts = tuple(checked_counts(counts, self.classes, self.K))  # of fewer votes, none may be the one drawn
         if source.chance(Fraction(self.share)):
             return int(np.searchsorted(np.cumsum(counts), source.below(self.K), side="right"))
         return int(source.below(self.classes))

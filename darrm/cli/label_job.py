@@ -38,7 +38,7 @@ import numpy as np
 
 from darrm.cli.files import check_writable, read_text
 from darrm.cli.output import ProgressDisplay, answer, as_json, say
-from darrm.cli.parameters import number, typed_sampling
+from darrm.cli.parameters import number, options_named, typed_sampling
 from darrm.cli.release_logs import assumption, budget_fields, open_log, spent_text
 from darrm.cli.vote_files import Missing, VoteFile, check_format, labels
 from darrm_opt.accounting.sampling import Sampling
@@ -157,7 +157,8 @@ def label_file(
         with labels(partial_path, suffix, votes.classes) as file, ProgressDisplay("labelling rows", count) as display:
             for number, block in enumerate(votes.blocks(job.rows)):
                 try:
-                    file.write(release.release_many(block, _block_id(job, number)))
+                    with options_named(mechanism="solution"):
+                        file.write(release.release_many(block, _block_id(job, number)))
                 except BudgetSpent as err:  # somebody else was charged meanwhile
                     file.finish()
                     raise _budget_exceeded(log, _missing_count(log, job, count), count, partial_path) from err
@@ -436,7 +437,8 @@ def label_asked(
                 found.append(np.full(T, UNANSWERED, dtype=kind))
                 continue
             try:
-                found.append(vote.release_text(sampler, partial(answerer.votes, query), query_id))
+                with options_named(mechanism="solution"):
+                    found.append(vote.release_text(sampler, partial(answerer.votes, query), query_id))
             except NoAnswer as err:
                 # Its sample was seen, so that the query is charged and must not be drawn again: no labels, by its name.
                 log.charge_and_release(0, lambda _: np.empty(0, dtype=kind), query_id)

@@ -333,10 +333,16 @@ def _parameters_of_mechanisms() -> list[Parameter]:
             named.setdefault(mechanism.parameter, []).append(mechanism)
     found = []
     for name, mechanisms in named.items():
-        of = ", ".join(each.name for each in mechanisms)
-        meaning = mechanisms[0].meaning
-        words = f"{meaning}: the parameter of {of}." if meaning else f"The parameter of {of}."
-        found.append(Parameter(name, CommandOption(option_of(name), words, "NUMBER"), None))
+        # An option of one name may mean something else to each mechanism.
+        meant = {
+            meaning: ", ".join(each.name for each in mechanisms if each.meaning == meaning)
+            for meaning in dict.fromkeys(each.meaning for each in mechanisms)
+        }
+        if len(meant) > 1:  # in one clause, which the short help shows in full
+            words = ", or ".join(f"{meaning or 'parameter'} ({of})" for meaning, of in meant.items())
+        else:
+            words = "".join(f"{meaning or name}: the parameter of {of}" for meaning, of in meant.items())
+        found.append(Parameter(name, CommandOption(option_of(name), f"{words}.", "NUMBER"), None))
     return [*found, Parameter("check", _CHECK, None)]
 
 

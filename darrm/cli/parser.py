@@ -53,6 +53,7 @@ class Argument(NamedTuple):
 
     metavar: str
     help: str
+    check: Callable[[str], object] | None = None  # refuses a value on which the options depend, before unknown ones are
 
 
 class Parameter(NamedTuple):
@@ -153,6 +154,10 @@ def parse(words: Sequence[str], parameters: Sequence[Parameter]) -> dict[str, An
         elif word == "--":
             only_arguments = True
         elif flag not in options:
+            for each in parameters:
+                typed = values[each.name]
+                if isinstance(each.declared, Argument) and each.declared.check is not None and isinstance(typed, str):
+                    each.declared.check(typed)
             raise UsageError(f"No such option: {flag}.{_suggestion(flag, options)}")
         else:
             option = options[flag]

@@ -29,11 +29,13 @@ from darrm_opt.accounting.propose_test_release import VoteBatch
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.accounting.total import ReleaseTotal, cost, estimated_epsilon, most_releases
 from darrm_opt.arguments import field_number, real_number, whole_number
-from darrm_opt.errors import DarrmError, InvalidInput, Rule
+from darrm_opt.errors import DarrmError, InvalidInput, Rule, TooMuchWork
+from darrm_opt.fields import FIELDS
 from darrm_opt.mechanisms.sampled_votes import listed_pairs, listed_triples
 from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy
 from darrm_opt.randomness import RandomSource
+from darrm_opt.tables.problem import ABSTENTION
 from darrm_opt.tables.record import USE_FIELDS
 from darrm_opt.tables.votes import Labels, VoteTable, count_checked, label_type
 from darrm_opt.untrusted import UNREADABLE, check_written
@@ -79,6 +81,16 @@ BUILT_IN = {
 """Built-in mechanisms: the module and class of each name."""
 
 
+OPTIONS = (
+    *("output", "plot", "votes", "missing", "bags", "check", "leader_share", "unpublished", "json", "help", "h"),
+    *("command", "pairs", "samples", "confidence"),
+)
+"""Options of `darrm cost` and `darrm audit` that are no fields."""
+
+TAKEN_OPTIONS = frozenset(FIELDS) - {"parameter"} | frozenset(OPTIONS)
+"""Names that a parameter of an installed package cannot have: a command would have two options of the name."""
+
+
 class VoteMechanism(ABC):
     """A mechanism that maps vote counts to a class or ⊥.
 
@@ -92,6 +104,7 @@ class VoteMechanism(ABC):
         advice: recommendation, for a plan.
         title: its name in a figure.
         has_check: whether `of` takes a check.
+        abstains: whether ⊥ may be drawn; logs store the answers of a γ as bits.
         claims: additional fields of its record, which `from_record` proves.
         defaults: optional fields of its record.
         K: voters.
@@ -114,6 +127,7 @@ class VoteMechanism(ABC):
     advice: ClassVar[str] = ""
     title: ClassVar[str] = ""
     has_check: ClassVar[bool] = False
+    abstains: ClassVar[bool] = True
     claims: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[tuple[str, ...]] = ()
 
@@ -163,7 +177,7 @@ class VoteMechanism(ABC):
         """Return a class 0..C−1, or `ABSTENTION`; a mechanism defines this or `draw_many`.
 
         Args:
-            counts: votes for each class, at most K in all.
+            counts: votes for each class, K in all.
             source: random bits.
 
         Raises:
@@ -172,20 +186,39 @@ class VoteMechanism(ABC):
         """
         if type(self).draw_many is VoteMechanism.draw_many:
             raise NotImplementedError(f"{type(self).__name__} defines neither draw nor draw_many")
-        votes = np.asarray(counts)
-        if votes.shape != (self._columns,) or votes.dtype.kind not in "iu" or votes.min() < 0 or votes.sum() > self.K:
-            accepted = f"{self._columns} whole numbers of votes, at most {self.K} in all"
-            raise InvalidInput("counts", votes.shape, accepted, "The counts are omitted here.")
-        return int(self.draw_many(votes[np.newaxis].astype(np.int64), source)[0])
+        return int(self.draw_many(checked_counts(counts, self._columns, self.K)[np.newaxis], source)[0])
 
     def draw_many(self, counts: VoteTable, source: RandomSource) -> Labels:
         """Return a class or `ABSTENTION` for each row, each with exactly the law of `draw`.
 
         Args:
-            counts: votes for each class, shape (N, C).
+            counts: votes for each class, K in all, shape (N, C).
             source: random bits.
         """
-        return np.array([self.draw(tuple(row), source) for row in counts.tolist()], dtype=label_type(self.classes))
+        # As they are drawn: a conversion could make a class of what is none. `checked_labels` converts.
+        return np.array([self.draw(tuple(row), source) for row in counts.tolist()])
+
+    def checked_labels(self, labels: Any, count: int) -> Labels:
+        """Return drawn labels, if each is a class or `ABSTENTION`; no others are ever released.
+
+        Args:
+            labels: as `draw_many` returns them.
+            count: number of rows.
+
+        Returns:
+            Shape (count,), of the type for the classes (`label_type`).
+
+        Raises:
+            InvalidInput: they are others; they are not shown.
+        """
+        drawn, least = np.asarray(labels), ABSTENTION if self.abstains else 0
+        is_number = drawn.dtype.kind in "iu" or not drawn.size
+        if drawn.shape != (count,) or not is_number or np.any((drawn < least) | (drawn >= self.classes)):
+            none = f", or {ABSTENTION} for none," if self.abstains else ""
+            accepted = f"one that draws a class of 0 to {self.classes - 1}{none} for each vote"
+            advice = "What it drew is charged, as it depends on the votes, and is neither released nor shown."
+            raise InvalidInput("mechanism", self.name, accepted, advice)
+        return drawn.astype(label_type(self.classes), copy=False)
 
     @abstractmethod
     def bounds(self, releases: int) -> Releases:
@@ -252,11 +285,11 @@ class VoteMechanism(ABC):
             counts: decreasing vote counts, shape (N, C).
 
         Raises:
-            NotImplementedError: the mechanism computes neither.
+            TooMuchWork: the mechanism computes neither for these counts.
         """
         chances = self.class_chances(counts)
         if chances is None:
-            raise NotImplementedError(f"{type(self).__name__} has neither leader_chances nor class_chances.")
+            raise TooMuchWork(f"{self.name} computes no chances of these counts.")
         return np.asarray(np.minimum(chances[:, 0] * (counts == counts[:, :1]).sum(axis=1), 1.0))
 
     def record(self) -> dict[str, Any]:
@@ -503,11 +536,16 @@ def mechanism_classes() -> dict[str, type[VoteMechanism]]:
     return _loaded(mechanism_names())
 
 
+def is_brought(name: str) -> bool:
+    """Return whether a name is that of a mechanism of an installed package."""
+    return name not in BUILT_IN and name in mechanism_names()
+
+
 def _loaded(names: Sequence[str]) -> dict[str, type[VoteMechanism]]:
     classes = {name: mechanism_class(name) for name in names if name in BUILT_IN}
     for name in names:
         if name not in classes:
-            with suppress(InvalidInput, ImportError, AttributeError):  # `mechanism_class` reports the error
+            with suppress(InvalidInput):  # `mechanism_class` reports the error
                 classes[name] = mechanism_class(name)
     return classes
 
@@ -515,6 +553,9 @@ def _loaded(names: Sequence[str]) -> dict[str, type[VoteMechanism]]:
 @cache
 def mechanism_class(name: str) -> type[VoteMechanism]:
     """Return the mechanism of a name.
+
+    Raises:
+        InvalidInput: there is none of this name, or that of an installed package cannot be imported or used.
 
     >>> mechanism_class("laplace").parameter
     'scale'
@@ -526,7 +567,11 @@ def mechanism_class(name: str) -> type[VoteMechanism]:
         points = [point for point in entry_points(group=ENTRY_POINTS) if point.name == name]
         if not points:
             raise InvalidInput("mechanism", name, "one of " + ", ".join(mechanism_names()))
-        found = points[0].load()
+        try:
+            found = points[0].load()
+        except Exception as err:  # whatever a module raises that cannot be imported
+            accepted = f"a mechanism that can be imported: an installed package names {points[0].value}"
+            raise InvalidInput("mechanism", name, accepted, f"{type(err).__name__}: {err}") from err
     if not (isinstance(found, type) and issubclass(found, VoteMechanism)):
         raise InvalidInput(
             "mechanism", name, "a subclass of darrm_opt.mechanisms.VoteMechanism", "An installed package defines it."
@@ -537,12 +582,20 @@ def mechanism_class(name: str) -> type[VoteMechanism]:
 
 
 def _check_names(name: str, found: type[VoteMechanism]) -> None:
-    """Reject a mechanism of a package whose name differs, or that would read the records of an earlier one."""
+    """Reject a mechanism of a package with missing parts, another name, or a parameter or kind that is taken."""
     advice = "An installed package defines it."
     if (own := getattr(found, "name", None)) != name:
         raise InvalidInput("name", own, f"{name!r}, as in its entry point", advice)
     if not isinstance(kind := getattr(found, "kind", None), str):
         raise InvalidInput("kind", kind, f"the kind in the records of {name}", advice)
+    missing = sorted(found.__abstractmethods__)
+    if found.draw is VoteMechanism.draw and found.draw_many is VoteMechanism.draw_many:
+        missing.append("draw or draw_many")
+    if missing:
+        raise InvalidInput("mechanism", name, f"a class that defines {', '.join(missing)}", advice)
+    if found.parameter and (found.parameter in TAKEN_OPTIONS or hasattr(VoteMechanism, found.parameter)):
+        accepted = "a name that no option of a command and no attribute of VoteMechanism has"
+        raise InvalidInput("parameter", found.parameter, accepted, f"{advice} Rename the parameter of {name}.")
     names, reader = mechanism_names(), getattr_static(found, "from_record")
     # a class that inherits kind and reader is read as its parent; the common reader makes its own class.
     is_own = reader is getattr_static(VoteMechanism, "from_record")
@@ -594,6 +647,15 @@ def checked_shape(K: int, classes: int, affected: int) -> tuple[int, int, int]:
     K, classes = field_number(K, "K"), field_number(classes, "classes", most=MAX_CLASSES)
     affected = whole_number(affected, "affected", f"a whole number of votes in 1..{K}", most=K)
     return K, classes, affected
+
+
+def checked_counts(counts: Sequence[int], columns: int, K: int) -> NDArray[np.int64]:
+    """Return valid counts of one vote: as many as there are ``columns``, K in all. They are not shown otherwise."""
+    votes = np.asarray(counts)
+    if votes.shape != (columns,) or votes.dtype.kind not in "iu" or votes.min() < 0 or votes.sum() != K:
+        accepted = f"{columns} whole numbers of votes, {K} in all"
+        raise InvalidInput("counts", votes.shape, accepted, "The counts are omitted here.")
+    return votes.astype(np.int64)
 
 
 def checked_parameter(value: float, argument: str, limits: tuple[float, float], accepted: str) -> float:

@@ -36,6 +36,7 @@ class NoiseFunctionMechanism(VoteMechanism):
 
     name = "gamma"
     kind = "darrm noise function"
+    abstains = False
 
     def __init__(self, noise: NoiseFunction, *, affected: int = 1) -> None:
         self.K, self.classes, self.affected = checked_shape(noise.K, 2, affected)

@@ -209,7 +209,7 @@ def calibrated_option(name: str, question: Question) -> Option:
             epsilon, account = cost(mechanism.gamma, question)
     except InvalidInput as err:
         if err.argument == "classes":
-            return Option.unfit(name, question, f"It is for {err.accepted}.", "does not apply")
+            return Option.unfit(name, question, f"It is for {err.accepted} classes.", "does not apply")
         return Option.nothing_fits(name, question)
     why = f"{mechanism.words} {question.composing()}"
     parameters = {mechanism.parameter: mechanism.value}

@@ -16,7 +16,7 @@ from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.bagging import Bags
 from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
-from darrm_opt.mechanisms.base import CONFIDENT
+from darrm_opt.mechanisms.base import CONFIDENT, is_brought
 from darrm_opt.planning.candidates import calibrated_option, optimal, optimal_sequence
 from darrm_opt.planning.class_candidates import checked_maximum, table_options
 from darrm_opt.planning.option import MECHANISMS, TIME_IS_UP, TOO_MANY_COUNTS, Option, Plan, Suggestion
@@ -259,27 +259,38 @@ def _has_fixed_votes(question: Question) -> bool:
 
 
 def _option(name: str, question: Question, earlier: list[Option]) -> Option:
-    """Return the option of a name: the better one if it is both a mechanism and a table."""
+    """Return the option of a name, or why it is not computed."""
     if question.stop():
         return Option.unfit(name, question, TIME_IS_UP, "not computed")
-    seeds = [option.noise for option in earlier if option.noise is not None]
-    found: list[Option] = []
     try:
-        if question.sampling is not None:
-            is_table = name == "optimal"
-            return sampled_table(question, question.sampling) if is_table else calibrated_option(name, question)
-        if name in _PLAIN:
-            return _PLAIN[name](question)
-        if question.classes == 2 and name in _SEEDED:
-            found.append(_SEEDED[name](question, seeds))
-        elif name == CONFIDENT:
-            found.append(checked_maximum(question))
-        elif name not in _SEEDED:
-            found.append(calibrated_option(name, question))
-        if _has_fixed_votes(question) and question.law is not None:  # else γ is the table
-            found += table_options(name, question)
+        return _computed_option(name, question, earlier)
     except TooMuchWork as err:
         return Option.unfit(name, question, f"Not computed: {err}", "not computed")
+    except Exception as err:
+        # Nobody may have asked for it: a fault of one package must not take the other options away.
+        if not is_brought(name):
+            raise
+        why = f"Not computed: {name} of an installed package failed: {type(err).__name__}: {err}"
+        return Option.unfit(name, question, why, "not computed")
+
+
+def _computed_option(name: str, question: Question, earlier: list[Option]) -> Option:
+    """Return the option of a name: the better one if it is both a mechanism and a table."""
+    if question.sampling is not None:
+        is_table = name == "optimal"
+        return sampled_table(question, question.sampling) if is_table else calibrated_option(name, question)
+    if name in _PLAIN:
+        return _PLAIN[name](question)
+    found: list[Option] = []
+    if question.classes == 2 and name in _SEEDED:
+        seeds = [option.noise for option in earlier if option.noise is not None]
+        found.append(_SEEDED[name](question, seeds))
+    elif name == CONFIDENT:
+        found.append(checked_maximum(question))
+    elif name not in _SEEDED:
+        found.append(calibrated_option(name, question))
+    if _has_fixed_votes(question) and question.law is not None:  # else γ is the table
+        found += table_options(name, question)
     return min(found, key=_rank) if found else Option.unfit(name, question, TOO_MANY_COUNTS, "not computed")
 
 

@@ -374,7 +374,8 @@ class ReleaseLog:
             BudgetExceeded: this is a child that was forked inside ``draw``; its parent is charged and gets the answers.
             SampleUsed: a sample was used already, or belongs to another process; nothing was charged or released.
             ReleaseIdTaken: the id names a release of another size.
-            InvalidInput: not a count or not an id, or, with an id, a sample that is not charged.
+            InvalidInput: not a count or not an id, or, with an id, a sample that is not charged. Or the mechanism drew
+                something other than ``count`` classes: it is charged, and nothing was released.
             ReleaseLogDamaged: the file was altered; nothing was released.
             OSError: the file cannot be written. Nothing was released, but it may be charged: asked again under the same
                 id, it is charged once.
@@ -436,6 +437,15 @@ class ReleaseLog:
             raise InvalidInput("sample", "one that is not charged", accepted, "Otherwise an id could have several.")
         charged = self._take_samples(served, count, file)
         answers = draw(file.state.labels)
+        if answers is not None and np.shape(answers) == (count,):
+            try:
+                answers = self.mechanism.checked_labels(answers, count)
+            except InvalidInput:
+                # Drawn from the votes, and an error may say so: charged, or to ask again would be free.
+                file.append(self._line(count, charged, self._withheld(count, file.state.labels), None))
+                for sample, _ in served:
+                    sample.pay()
+                raise
         # Charge and answers in one line, on disk before either is returned: a killed process has shown nothing.
         file.append(self._line(count, charged, answers, release_id))
         for sample, _ in served:
@@ -458,12 +468,17 @@ class ReleaseLog:
             sample.take(labels, owner)
         return charged
 
+    def _withheld(self, count: int, labels: int) -> Labels | None:
+        """Return answers that charge as much as any, after ``labels`` classes; None for a batch that is tested."""
+        left = count if self.mechanism.cap is None else self.mechanism.cap - labels
+        return None if self.proposal is not None else np.where(np.arange(count) < left, 0, ABSTENTION)
+
     def _line(self, count: int, charged: int, answers: Labels | None, release_id: str | None) -> Record:
         """Return the line of a release; None as answers is a batch that failed its test."""
         if answers is None and self.proposal is None:
             raise InvalidInput("draw", None, "answers")
-        if answers is not None and answers.shape != (count,):
-            raise InvalidInput("draw", answers.shape, f"a draw of shape ({count},)")
+        if answers is not None and np.shape(answers) != (count,):
+            raise InvalidInput("draw", np.shape(answers), f"a draw of shape ({count},)")
         record: Record = {"count": count}
         if self.sampling is not None:
             record["charged"] = charged

@@ -55,7 +55,8 @@ class PrivateVote:
     Guarantees:
         Each answer has exactly the probability that the mechanism states; for a γ, with l ones among the votes, 1 with
         probability exactly (1 + g(l))/2, g(l) = sign(l − K/2)·γ(l), for the doubles in γ. Answers leave only after they
-        are charged; an error charges and releases nothing.
+        are charged, and only if each is a class or ⊥; an error charges and releases nothing, except that other answers
+        of a mechanism are charged.
         With a γ, the amount of randomness read and the steps taken do not depend on the votes; for other mechanisms,
         time is not covered.
 
@@ -206,7 +207,8 @@ class PrivateVote:
                 return log.charge_and_release(T, lambda _: stored, release_id)  # or rejects an id of another size
         samples_log = log if log is not None and log.sampling is not None else None
         if isinstance(budget, ReleaseCounter):
-            return budget.charge_and_release(T, lambda before: self._capped(self._text(sampler.draw(), ask), before))
+            text = budget.charge_and_release(T, lambda before: self._capped(self._text(sampler.draw(), ask), before))
+            return self._mechanism.checked_labels(text, T)
         sample = sampler.draw_for(release_id, samples_log)
         # The voters are asked outside the log's lock: they may take minutes.
         labels = text = self._text(sample, ask)
@@ -215,6 +217,7 @@ class PrivateVote:
             labels = log.charge_and_release(T, lambda before: self._capped(text, before), release_id, samples)
         elif isinstance(budget, PrivacyBudget):
             self._charge(budget, T)
+        labels = self._mechanism.checked_labels(labels, T)
         # Last: if the release fails, the same sample serves the next call under this id.
         sampler.forget(release_id, samples_log)
         return labels
@@ -223,8 +226,8 @@ class PrivateVote:
         """Return all labels of a sample: those drawn already and those drawn now."""
         while len(sample.drawn) < sample.sampling.labels:
             votes = checked_for([ask(sample, tuple(sample.drawn))], self._mechanism.K, self._mechanism.classes)
-            sample.drawn.append(int(self._draw(votes)[0]))
-        return np.array(sample.drawn, dtype=label_type(self._mechanism.classes))
+            sample.drawn += self._draw(votes).tolist()
+        return np.array(sample.drawn)
 
     def release_many(self, votes: Any, release_id: str | None = None, *, samples: Sequence[Sample] = ()) -> Labels:
         """Return a private class for each row of votes, `ABSTENTION` (−1) for ⊥. Repeated votes are charged again.
@@ -242,7 +245,8 @@ class PrivateVote:
             returned.
 
         Raises:
-            InvalidInput: another shape, or an invalid class; messages never show votes.
+            InvalidInput: another shape, or an invalid class; messages never show votes. Or the mechanism drew something
+                that is no class (`VoteMechanism.checked_labels`): it is charged, and nothing leaves.
             BudgetExceeded: the budget does not allow N more (`BudgetSpent` for a log or a counter).
             BatchWithheld: the test of the batch failed: no label leaves, and its total is spent.
             ReleaseIdTaken: the name was used for another number of releases.
@@ -263,11 +267,14 @@ class PrivateVote:
         if release_id is not None:
             raise InvalidInput("release_id", release_id, "None", "Only a ReleaseLog knows releases by name.")
         if isinstance(budget, ReleaseCounter):
-            return budget.charge_and_release(len(votes), draw)
-        if budget is not None:
-            # Before the draw: a process that ends in between has paid and shown nothing.
-            self._charge(budget, len(votes))
-        return self._draw(votes)
+            labels = budget.charge_and_release(len(votes), draw)
+        else:
+            if budget is not None:
+                # Before the draw: a process that ends in between has paid and shown nothing.
+                self._charge(budget, len(votes))
+            labels = self._draw(votes)
+        # After the charge: whether there is a fault may depend on the votes.
+        return self._mechanism.checked_labels(labels, len(votes))
 
     @property
     def _event(self) -> tuple[Privacy, int] | None:

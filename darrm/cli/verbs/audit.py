@@ -28,6 +28,15 @@ if TYPE_CHECKING:
 BLACK_BOX = "A black box"
 
 
+def _checked_subject(name: str) -> None:
+    """Refuse the name of a mechanism that cannot be used."""
+    from darrm_opt.mechanisms import mechanism_class, mechanism_names
+
+    if name in mechanism_names():
+        with options_named(mechanism="SUBJECT"):
+            mechanism_class(name)
+
+
 def audit(
     parameters: MechanismParameters,
     subject: Annotated[
@@ -37,6 +46,7 @@ def audit(
             "A mechanism's name, with its parameter; a file written by darrm, or a CSV table with the "
             "columns votes_0, …, chance_0, … (and chance_none); - is stdin; or module:function, a "
             "Python function from vote counts to an answer.",
+            _checked_subject,
         ),
     ] = None,
     command: Annotated[
@@ -131,6 +141,7 @@ def _subject(subject: str, shape: dict[str, Any], parameters: dict[str, Any]) ->
     from darrm_opt.mechanisms import mechanism_class, mechanism_names
 
     # Names come first: a file that is called like a mechanism can be given as ./NAME.
+    _checked_subject(subject)
     if subject in mechanism_names():
         kind = mechanism_class(subject)
         value = parameter_of(kind, parameters)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 OF_MECHANISM = ("mechanism", "parameter", "threshold", "check_sigma", "cap", "curve")
 """Fields that the name of a mechanism and its own options state."""
 
+BAGGING = "bagging"  # a name that is no mechanism's
 
 _BATCH = {
     "votes": CommandOption(
@@ -67,8 +68,22 @@ def _refuse_batch(batch: dict[str, Any]) -> None:
             raise InvalidInput(name, value, Rule("needs --votes of a mechanism"))
 
 
+def _checked_name(name: str) -> None:
+    """Refuse a name that is neither that of a mechanism that can be priced, nor bagging."""
+    from darrm_opt.errors import InvalidInput, Rule
+    from darrm_opt.mechanisms import mechanism_names
+
+    if name == BAGGING:
+        return
+    if name not in mechanism_names() and Path(name).is_file():
+        rule = Rule("is the name of a mechanism, such as laplace, and not a file")
+        raise InvalidInput("NAME", name, rule, f"For a γ: darrm compose --solution {name}.")
+    with options_named(mechanism="NAME"):
+        _priced(name)
+
+
 def cost(
-    mechanism: Annotated[str, Argument("NAME", "The mechanism, such as laplace; or bagging.")],
+    mechanism: Annotated[str, Argument("NAME", "The mechanism, such as laplace; or bagging.", _checked_name)],
     asked: Annotated[dict[str, Any], fields_of("cost", *OF_MECHANISM)],
     parameters: MechanismParameters,
     batch: Annotated[dict[str, Any], Made(lambda: parameters_of(_BATCH))],
@@ -101,9 +116,8 @@ def cost(
     a γ, or of known (ε, δ), use `darrm compose`.
     """
     from darrm_opt.errors import InvalidInput, Rule
-    from darrm_opt.mechanisms import mechanism_names
 
-    if mechanism == "bagging":
+    if mechanism == BAGGING:
         _refuse_batch(batch)
         given = {**asked, **parameters, "output": output, "plot": plot}
         for name, value in given.items():
@@ -114,9 +128,7 @@ def cost(
                 )
         _cost_of_bags(asked["K"] or "1", bags, json=json)
         return
-    if mechanism not in mechanism_names() and Path(mechanism).is_file():
-        rule = Rule("is the name of a mechanism, such as laplace, and not a file")
-        raise InvalidInput("NAME", mechanism, rule, f"For a γ: darrm compose --solution {mechanism}.")
+    _checked_name(mechanism)
     if bags is not None:
         raise InvalidInput("bags", bags, Rule("cannot be combined with a mechanism"))
     _cost_of_mechanism(mechanism, asked, parameters, batch, output, plot, json=json)
@@ -145,8 +157,7 @@ def _cost_of_mechanism(
     # Before the account, which may take a minute.
     check_writable(output, "output")
     check_plot(plot)
-    with options_named(mechanism="NAME"):
-        found = _priced(mechanism)
+    found = _priced(mechanism)
     parameter = parameter_of(found, parameters)
     counts = None
     # An ε by the votes is of one batch at a fixed noise: there is nothing to calibrate, and samples have no such

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from support.darrm_runner import refused, run, run_json
+from support.packages import installed
 
 from darrm_opt.mechanisms import calibrated_names, mechanism_class, mechanism_from_record
+from examples.own_mechanism import RandomVoter
 
 SMALL = ("--K", "11", "--queries", "20")
 TOTAL = ("--total-epsilon", "1", "--total-delta", "1e-5")
@@ -85,3 +87,29 @@ def test_a_file_with_the_name_of_a_mechanism_is_ignored(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     Path("gnmax").write_text("{}", encoding="utf-8")
     assert run_json("cost", *SMALL_GNMAX)["parameter"] == 3.0
+
+
+@pytest.mark.parametrize("verb", ["cost", "audit"])
+def test_a_mechanism_that_cannot_be_imported_is_named_before_its_option(verb: str) -> None:
+    with installed(own="no_such_module:Own"):
+        for more in (("--strength", "1"), ("--total-epsilon", "1")):
+            said = refused(verb, "own", *more)
+            assert "'own' is not valid" in said
+            assert "No module named 'no_such_module'" in said
+        assert "No such option: --strength" in refused(verb, "laplace", "--strength", "1")
+
+
+def test_an_unknown_mechanism_is_named_before_its_option() -> None:
+    assert "NAME: 'lapalce' is not valid: expected one of " in refused("cost", "lapalce", "--strength", "1")
+    assert "No such option: --strength" in refused("cost", "bagging", "--strength", "1")
+
+
+def test_help_says_what_an_option_means_to_each_mechanism() -> None:
+    own = {"name": "own", "kind": "own", "meaning": "Share of votes kept"}
+    alike = {"name": "alike", "kind": "alike", "meaning": "γ, the same for all votes"}
+    with installed(own=type("Own", (RandomVoter,), own), alike=type("Alike", (RandomVoter,), alike)):
+        for words in (("cost", "--help"), ("help", "cost")):
+            said = " ".join(run(*words).stdout.split())
+            assert "γ, the same for all votes (randomized_response, alike), or Share of votes kept (own)" in said
+    said = " ".join(run("help", "cost").stdout.split())
+    assert "γ, the same for all votes: the parameter of randomized_response." in said

@@ -27,6 +27,7 @@ from darrm.cli.vote_files import labels as label_blocks
 from darrm_opt import Privacy, Problem, solve
 from darrm_opt.errors import BackendUnavailable, InvalidInput
 from darrm_opt.mechanisms.base import mechanism_from_record
+from darrm_opt.mechanisms.noisy_maximum import LaplaceMaximum
 from darrm_opt.record import planned_fields, solution_record
 from darrm_opt.release import ReleaseLog
 from darrm_opt.tables.votes import fill_missing
@@ -79,6 +80,22 @@ def test_without_noise_the_labels_are_the_majorities() -> None:
     table = votes(1000)
     assert label(written("votes.csv", table), "labels.csv", "--queries", "1000").exit_code == 0
     assert labels("labels.csv") == (table.sum(axis=1) > K / 2).astype(int).tolist()
+
+
+def test_what_is_no_class_is_charged_and_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = written("votes.csv", votes(20))
+    assert run("cost", "laplace", "--K", str(K), "--scale", "2", "--delta", "0", "--output", "own.json").exit_code == 0
+    words = ("label", name, "--solution", "own.json", "--release-log", "log", "--output", "labels.csv", "--block", "8")
+    drawn = iter([np.zeros(8, dtype=np.int16), np.full(8, 2, dtype=np.int16)])
+    with monkeypatch.context() as patch:
+        patch.setattr(LaplaceMaximum, "draw_many", lambda *_: next(drawn))
+        said = refused(*words, "--queries", "40")
+    assert "--solution: 'laplace' is not valid: expected one that draws a class of 0 to 1, or -1 for none" in said
+    assert (ReleaseLog("log").spent, Path("labels.csv").exists()) == (16, False)
+    assert "2" not in Path(".labels.csv.part").read_text(encoding="utf-8")
+    assert run(*words).exit_code == 0  # the first block is not drawn again; the second is charged again
+    assert ReleaseLog("log").spent == 28
+    assert set(labels("labels.csv")) <= {0, 1}
 
 
 def test_a_total_budget_is_kept_across_jobs() -> None:

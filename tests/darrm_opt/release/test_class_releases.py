@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from fractions import Fraction
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -16,15 +17,25 @@ from support.noisy_votes import vote_total
 from support.refusals import refused, refuses
 
 from darrm_opt import NotPrivate, Privacy, Problem
-from darrm_opt.accounting import PrivacyBudget
+from darrm_opt.accounting import PrivacyBudget, Sampling
 from darrm_opt.accounting.calibrate import release_target
 from darrm_opt.errors import InvalidInput
-from darrm_opt.mechanisms import mechanism_class, mechanism_from_record
+from darrm_opt.mechanisms import VoteMechanism, mechanism_class, mechanism_from_record
+from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.mechanisms.noisy_maximum import NoisyMaximum
+from darrm_opt.mechanisms.selection import PermuteAndFlip
+from darrm_opt.noise import NoiseFunction
 from darrm_opt.plurality import ABSTENTION, Table, TableMechanism, count_votes, solve_table
 from darrm_opt.problem import NOT_PRIVATE
 from darrm_opt.randomness import RandomSource, SeededRandomnessForTestsOnly
-from darrm_opt.release import BudgetSpent, PrivateVote, ReleaseLog, ReleaseLogDamaged
+from darrm_opt.release import (
+    BudgetSpent,
+    EnsembleSampler,
+    PrivateVote,
+    ReleaseCounter,
+    ReleaseLog,
+    ReleaseLogDamaged,
+)
 from darrm_opt.release.journal import Journal
 from darrm_opt.tables.problem import partition_cells
 
@@ -224,6 +235,80 @@ def test_a_budget_in_memory_is_charged_the_target_of_a_table() -> None:
     assert budget.events == {PROBLEM.target: 1}
     with refused("budget"):
         PrivateVote(NoisyMaximum(7, 3, 5.0, threshold=4.0, check_sigma=5.0), budget)
+
+
+# ------------------------------------------------------------------------------------------- labels
+
+
+class Foreign(PermuteAndFlip):
+    """A mechanism of a package whose draws may be no classes."""
+
+    drawn: ClassVar[Any] = 0
+    draw_many = VoteMechanism.draw_many
+
+    def draw(self, *_: object) -> Any:
+        return self.drawn
+
+
+FOREIGN = Foreign(3, 3, 0.5)
+AGREED = [[0, 0, 0], [1, 1, 1]]
+
+
+@pytest.mark.parametrize("drawn", [3, -2, 2**16, 2**80, 0.5, 1.0, math.nan, None, True, "1"])
+def test_what_is_no_class_is_charged_and_not_released(
+    drawn: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log = ReleaseLog.create(tmp_path / "log", FOREIGN, queries=9)
+    counter, budget = ReleaseCounter(9), PrivacyBudget(Privacy(9.0, 1e-3))
+    with monkeypatch.context() as patch:
+        patch.setattr(Foreign, "drawn", drawn)
+        for account, name in ((log, "monday"), (log, None), (counter, None), (budget, None), (None, None)):
+            with refused("mechanism", repr(FOREIGN.name)) as caught:
+                PrivateVote(FOREIGN, account).release_many(AGREED, name)
+            assert caught.value.accepted == "one that draws a class of 0 to 2, or -1 for none, for each vote"
+            assert "neither released nor shown" in caught.value.advice
+    assert (log.spent, log.ids, counter.left, sum(budget.events.values())) == (4, frozenset(), 7, 2)
+    log.check_answers()
+    assert PrivateVote(FOREIGN, log).release_many(AGREED, "monday").tolist() == [0, 0]  # its id was not used up
+    assert ReleaseLog(tmp_path / "log").spent == 6
+
+
+def test_a_text_of_what_is_no_class_is_charged_and_not_released(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sampling = Sampling(100, 10, labels=2)
+    logs = [
+        ReleaseLog.create(tmp_path / "all", FOREIGN, queries=9),
+        ReleaseLog.create(tmp_path / "drawn", FOREIGN, queries=9, sampling=sampling),
+    ]
+    counter, budget = ReleaseCounter(9), PrivacyBudget(Privacy(9.0, 1e-3))
+    monkeypatch.setattr(Foreign, "drawn", 3)
+    for account in (*logs, counter, budget, None):
+        with refused("mechanism", repr(FOREIGN.name)):
+            PrivateVote(FOREIGN, account).release_text(EnsembleSampler(sampling, 3), lambda *_: [0, 1, 1])
+    assert ([log.spent for log in logs], counter.left, sum(budget.events.values())) == ([2, 2], 7, 2)
+
+
+def test_what_is_no_class_counts_for_the_cap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mechanism = NoisyMaximum(3, 3, 0.5, threshold=1.0, check_sigma=0.5, cap=3)
+    log = ReleaseLog.create(tmp_path / "log", mechanism, queries=9)
+    with monkeypatch.context() as patch:
+        patch.setattr(NoisyMaximum, "draw_many", lambda *_: np.array([3, 3]))
+        for _ in range(2):
+            with refused("mechanism", "'gnmax'"):
+                PrivateVote(mechanism, log).release_many(AGREED)
+    log.check_answers()
+    assert PrivateVote(mechanism, log).release_many(AGREED).tolist() == [ABSTENTION, ABSTENTION]
+
+
+def test_no_vote_between_two_classes_by_a_noise_function_is_no_class(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mechanism = NoiseFunctionMechanism(NoiseFunction([0.5] * 4))  # a log stores its answers as bits
+    monkeypatch.setattr(type(mechanism), "draw_many", lambda *_: np.array([ABSTENTION, 1]))
+    with refused("mechanism", "'gamma'") as caught:
+        PrivateVote(mechanism, ReleaseLog.create(tmp_path / "log", mechanism, queries=9)).release_many(AGREED)
+    assert caught.value.accepted == "one that draws a class of 0 to 1 for each vote"
 
 
 # -------------------------------------------------------------------------------------------- votes

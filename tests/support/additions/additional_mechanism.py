@@ -1,5 +1,6 @@
 """A mechanism that an installed package brings, by the entry point in the folder beside."""
 
+from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.noise import NoiseFunction
 
@@ -14,7 +15,8 @@ class Linear(NoiseFunctionMechanism):
     advice = "Release the majority with a probability that grows with its margin"
 
     def __init__(self, K: int, classes: int, slope: float, *, affected: int = 1) -> None:
-        assert classes == 2
+        if classes != 2:
+            raise InvalidInput("classes", classes, "2")
         gamma = [min(1.0, slope * abs(2 * ones - K) / K) for ones in range(K + 1)]
         super().__init__(NoiseFunction(gamma, K), affected=affected)
         self.slope = slope

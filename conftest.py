@@ -11,6 +11,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -55,6 +56,19 @@ NUMBERS = itertools.count()
 
 # What processes of their own start with would add its names to this one.
 collect_ignore = ["tests/support/additions"]
+
+
+OWN = ("darrm-opt", "darrm-papers")  # distributions of this repository
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse to run where another package brings a mechanism or a verb: many tests list them all."""
+    if hasattr(config, "workerinput"):
+        return
+    points = [*entry_points(group="darrm_opt.mechanisms"), *entry_points(group="darrm.verbs")]
+    names = {point.dist.name for point in points if point.dist is not None} - {*OWN}
+    if names:
+        raise pytest.UsageError(f"uninstall {' and '.join(sorted(names))} to run the tests: its entry points add names")
 
 
 @pytest.hookimpl(wrapper=True)

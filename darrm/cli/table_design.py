@@ -179,7 +179,7 @@ def _plurality_text(solution: TableSolution, baselines: Sequence[Baseline]) -> s
 
     problem = solution.problem
     rows = [["optimal table", f"{solution.utility:.6f}"]]
-    rows += [[one.name.replace("_", " "), f"{one.utility:.6f}"] for one in baselines]
+    rows += [[one.name, f"{one.utility:.6f}"] for one in baselines]
     return (
         f"{problem.K} voters, {problem.classes} classes, one record moves {problem.affected}: "
         f"the released class is {guarantee(problem.target)}.\n"
@@ -197,7 +197,7 @@ def _group_text(solution: TableSolution, baselines: Sequence[Baseline]) -> str:
     problem, chances = solution.problem, solution.table.chances
     cells = group_cells(problem)
     groups = "; ".join(map(str, problem.groups))
-    rows = [[one.name.replace("_", " "), f"{one.utility:.6f}", one.parameter] for one in baselines]
+    rows = [[one.name, f"{one.utility:.6f}", one.parameter] for one in baselines]
     lines = [
         f"{problem.classes} classes, voters {groups}, affected {problem.affected}.",
         f"the released class is {guarantee(problem.target)}",

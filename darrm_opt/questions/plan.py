@@ -502,7 +502,7 @@ def _shares_text(found: Plan, groups: Sequence[VoterGroup]) -> str:
     # Shares are rounded to nearest, being expectations; ε, which is proved, is rounded up.
     rows = [
         [
-            option.name.replace("_", " "),
+            option.name,
             *(f"{share:.4f}" for share in (option.right, option.wrong, option.abstained, option.utility)),
             "" if option.spent is None else text_above(option.spent.epsilon, ".4f"),
             ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in option.parameters.items()),

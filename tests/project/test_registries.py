@@ -187,3 +187,17 @@ def test_messages_help_and_schema_name_the_additions(service: Service) -> None:
     ).stdout
     assert "highs|gurobi|cvxpy|twin" in help_text
     assert "balanced(a=3)" in " ".join(help_text.split())
+
+
+def test_tests_name_an_installed_package_that_adds_names() -> None:
+    words = ["-m", "pytest", "--collect-only", "-n0", "-p", "no:cacheprovider", "tests/darrm_opt/test_noise.py"]
+    done = subprocess.run(
+        [PROGRAM[0], *words],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": ADDITIONS},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert "uninstall darrm-additions to run the tests" in done.stderr

@@ -156,8 +156,7 @@ def _next_step(question: ReleasePlan, plan: Plan, output: str | None) -> str:
         # In full: it has to be for the same votes, log and freshness as this plan.
         votes = " VOTES" if asked.sampling is None else " --ask 'python my_model.py'"
         way = f"darrm label --solution {name} --release-log releases.log --output labels.csv{fresh}{votes}"
-        best_name = best.name.replace("_", " ")
-        return f"\nwritten    {best_name}: release at most {asked.queries} with it:\n           {way}"
+        return f"\nwritten    {best.name}: release at most {asked.queries} with it:\n           {way}"
     # The total of a plain majority in the file is what it spends.
     total = planned[1] if best.plain and (planned := planned_total(written)) is not None else asked.total
     budget = f"--total-epsilon {total.epsilon!r} --total-delta {total.delta!r}"

@@ -54,7 +54,7 @@ def test_a_plan_of_groups_is_written_and_released(tmp_path: Path) -> None:
     assert answer["groups"] == [{"K": 2, "epsilon": 0.1, "Delta": 0.0}, {"K": 2, "epsilon": 0.5, "Delta": 0.0}]
     assert (answer["options"][0]["name"], answer["verdict"]) == ("optimal", "noisy majority")
     shown = run("plan", *groups, *total)
-    assert "best subset" in shown.stdout
+    assert "best_subset" in shown.stdout
     assert "Warning: fresh" in shown.stderr
     votes.write_text("0,1,1,1\n")
     files = ("--solution", str(file), "--release-log", str(tmp_path / "log"), "--output", str(tmp_path / "labels.csv"))

@@ -51,7 +51,7 @@ def test_never_below_any_adaptive_strategy(name: str, K: int, affected: int, que
 
 
 def test_every_calibrated_mechanism_is_tested() -> None:
-    assert set(PARAMETERS) == set(calibrated_names())
+    assert set(PARAMETERS) == set(calibrated_names()), "add it to PARAMETERS"
 
 
 def test_the_least_account_is_named() -> None:

@@ -85,6 +85,8 @@ def service_url(url: str) -> str:
         raise InvalidInput("url", _without_password(url), _ACCEPTED)
     if "@" in parts.netloc:
         raise InvalidInput("url", _without_password(url), _ACCEPTED, "Pass the key as key=, not in the URL.")
+    if parts.path.rstrip("/") == "/v1":
+        raise InvalidInput("url", url, "the base URL of a service, without /v1")
     return url.rstrip("/")
 
 

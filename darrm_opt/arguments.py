@@ -7,7 +7,7 @@ import numbers
 from decimal import Decimal
 from typing import Any
 
-from darrm_opt.decimals import out_of_range
+from darrm_opt.decimals import number_in, out_of_range
 from darrm_opt.errors import InvalidInput
 from darrm_opt.fields import FIELDS
 from darrm_opt.rounding import check_arithmetic
@@ -24,7 +24,7 @@ def whole_number(
         return value
     number = _number_of(value)
     if isinstance(number, bool) or not isinstance(number, numbers.Integral):
-        raise InvalidInput(argument, number, accepted)
+        raise InvalidInput(argument, number, accepted, text_advice(number))
     whole = int(number)
     if not least <= whole <= most:
         raise InvalidInput(argument, number, accepted, advice)
@@ -69,7 +69,7 @@ def _as_float(value: Any, argument: str, accepted: str) -> float:
     """Return a number of another type as a float, unless that would make it 0 or infinite."""
     value = _number_of(value)
     if isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal):
-        raise InvalidInput(argument, value, accepted, out_of_range(value) if isinstance(value, str) else "")
+        raise InvalidInput(argument, value, accepted, text_advice(value))
     try:
         number = float(value)
     except (OverflowError, ValueError) as err:  # an integer beyond every double; a signalling NaN
@@ -77,6 +77,20 @@ def _as_float(value: Any, argument: str, accepted: str) -> float:
     if number in {0.0, math.inf, -math.inf} and number != value:
         raise InvalidInput(argument, value, accepted)
     return number
+
+
+def text_advice(value: Any) -> str:
+    """Return the advice for a number that is given as text; nothing for any other value.
+
+    >>> text_advice("11"), text_advice("eleven"), text_advice(11)
+    ('It is text: give the number itself, without quotes.', '', '')
+    """
+    if not isinstance(value, str):
+        return ""
+    return out_of_range(value) or ("" if number_in(value) is None else _AS_TEXT)
+
+
+_AS_TEXT = "It is text: give the number itself, without quotes."
 
 
 def _number_of(value: Any) -> Any:

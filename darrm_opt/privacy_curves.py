@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from darrm_opt.arguments import real_number, whole_number
 from darrm_opt.decimals import number_in
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.optional_packages import needed_by
 from darrm_opt.problem import Privacy, Problem, TargetProfile, canonical_target
 from darrm_opt.rounding import ULP, up
@@ -306,6 +306,8 @@ CURVES: dict[str, tuple[Callable[..., PrivacyCurve], tuple[str, ...]]] = {
 """Curves by name in text and JSON, with their parameter names; `rdp` takes points."""
 
 
+_MEANINGS = {"steps": "number of steps"}
+
 SYMBOLS = {"noise_multiplier": "σ", "sampling_probability": "q", "steps": "T", "scale": "b", "rho": "ρ", "mu": "μ"}
 
 
@@ -462,8 +464,11 @@ def _from_object(statement: dict[Any, Any]) -> PrivacyCurve | PrivacyProfile:
             raise InvalidInput(f"profile.{name}.{key}", numbers[key], f"one of {', '.join(names)}")
     if name != "gaussian" and (missing := [each for each in names if each not in numbers]):
         form = f"{name}({', '.join(SYMBOLS.get(each, each) for each in names)})"
-        meanings = ", ".join(f"{SYMBOLS.get(each, each)} is the {each.replace('_', ' ')}" for each in missing)
-        raise InvalidInput(f"profile.{name}.{missing[0]}", None, f"{form}, with all its numbers", f"Here {meanings}.")
+        meanings = ", ".join(
+            f"{SYMBOLS.get(each, each)} is the {_MEANINGS.get(each, each).replace('_', ' ')}" for each in missing
+        )
+        rule = Rule(f"is missing: {form} needs {len(names)} {'number' if len(names) == 1 else 'numbers'}; {meanings}")
+        raise InvalidInput(f"profile.{name}.{missing[0]}", None, rule)
     return curve(**numbers)
 
 
@@ -506,7 +511,9 @@ def _object_of(name: str, inside: str, *, text: str) -> dict[str, Any]:
 def _number(text: str, statement: str) -> float:
     number = number_in(text.strip())
     if number is None:
-        raise InvalidInput("profile", statement, FORMS)
+        share = number_in(text.strip().removesuffix("%")) if text.strip().endswith("%") else None
+        advice = f"{text.strip()[:40]!r} is not a number."
+        raise InvalidInput("profile", statement, FORMS, advice if share is None else f"{advice} Write {share / 100:g}.")
     return number
 
 

@@ -31,7 +31,7 @@ from darrm_opt.decimals import (
     grid_point,
     grid_step,
 )
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 from darrm_opt.fields import FIELDS
 
 MAX_TARGET_EPSILON = float(FIELDS["target_epsilon"].limits["most"])  # largest target ε [nats]
@@ -485,7 +485,10 @@ def _target_epsilon(m: float | None, epsilon: float, target_epsilon: float | Non
         if target_epsilon is None:
             advice = f"With epsilon = {epsilon:g}, m is undefined."
             raise InvalidInput("target_epsilon", None, "a number of nats, at least 0", advice)
-    elif (m is None) == (target_epsilon is None):
+    elif m is not None and target_epsilon is not None:
+        advice = "The target ε is m·epsilon: give one of them."
+        raise InvalidInput("m", m, Rule("cannot be combined with target_epsilon"), advice)
+    elif m is None and target_epsilon is None:
         raise InvalidInput("m", m, "exactly one of m and target_epsilon", "The target ε is m·epsilon.")
     if target_epsilon is not None:
         return _protects(_epsilon(target_epsilon, "target_epsilon"))

@@ -326,8 +326,8 @@ FORMATS = {
 }
 
 
-def format_of(path: str | Path, name: str | None = None) -> Format:
-    """Return the format called ``name``; without a name, that of the file's extension.
+def format_of(path: str | Path, name: str | None = None, argument: str = "file") -> Format:
+    """Return the format called ``name``; without a name, that of the file's extension. ``argument`` named the file.
 
     >>> format_of("gamma.parquet").name, format_of("gamma.txt", "csv").name
     ('parquet', 'csv')
@@ -341,4 +341,4 @@ def format_of(path: str | Path, name: str | None = None) -> Format:
         if suffix in format_.suffixes:
             return format_
     ends = ", ".join(suffix for format_ in FORMATS.values() for suffix in format_.suffixes)
-    raise InvalidInput("format", None, "one of " + ", ".join(FORMATS), f"Or use a file name that ends in {ends}.")
+    raise InvalidInput(argument, str(path), f"a name ending in {ends}", "Or give the format.")

@@ -25,6 +25,7 @@ from api.errors.problem_details import (
 )
 from api.schemas.fields import DECLARED, LIMITS, SAMPLES_ARE_TAKEN, field_of
 from darrm_opt.answers import SAMPLING
+from darrm_opt.arguments import text_advice
 from darrm_opt.decimals import number_in, out_of_range
 from darrm_opt.errors import BackendUnavailable, DarrmError, DeltaTooSmall, InvalidInput, NotPrivate, similar_names
 from darrm_opt.fields import Field as Declared
@@ -146,7 +147,8 @@ def _field_and_detail(error: dict[str, Any]) -> tuple[str, str]:
     if context.keys() & {*LIMITS, "bound"}:  # a number, which is text in a query
         value = number_in(value) if isinstance(value, str) else value
         value = value if DECLARED[name].kind == "whole" or value is None else float(value)
-    advice = out_of_range(value) if isinstance(value, str) else ""
+    is_typed = location == "query"  # all of which is text
+    advice = (out_of_range(value) if is_typed else text_advice(value)) if isinstance(value, str) else ""
     return field, str(InvalidInput(argument, value, accepted, advice))
 
 

@@ -107,14 +107,22 @@ def _two_digits(count: int) -> int:
 
 def solution_in(source: str) -> Solution:
     """Return the answer of `darrm solve` in a file, its γ proved private; its other claims are not."""
+    from json import JSONDecodeError
+
     from darrm.cli.files import read_text
     from darrm_opt.accounting.release_profile import Release
     from darrm_opt.untrusted import json_value
     from darrm_opt.verification import InvalidSolution, read_solution
 
-    text = read_text(source)
+    text = read_text(source, "solution")
     try:
-        solution = read_solution(json_value(text))
+        content = json_value(text)
+    except JSONDecodeError:  # whose place in a file of another kind says nothing
+        fail(f"{source} is not JSON; expected a file of `darrm solve`, `plan` or `cost`.", ExitCode.BAD_INPUT)
+    except ValueError as err:
+        fail(f"{source} is not an answer of `darrm solve`: {err}", ExitCode.BAD_INPUT)
+    try:
+        solution = read_solution(content)
     except (InvalidSolution, ValueError) as err:
         fail(f"{source} is not an answer of `darrm solve`: {err}", ExitCode.BAD_INPUT)  # anyone may have written it
     for warning in Release.of(solution).problem.warnings(solution.gamma):

@@ -89,15 +89,15 @@ def write_json(path: str | Path, content: object) -> None:
     write_whole(path, f"{as_json(content, indent=2)}\n".encode())
 
 
-def read_text(source: str) -> str:
-    """Return what is in the file ``source``, or on stdin for ``-``."""
+def read_text(source: str, argument: str = "FILE") -> str:
+    """Return what is in the file ``source``, or on stdin for ``-``; ``argument`` is what named it."""
     if source == "-" and sys.stdin is None:
-        raise InvalidInput("FILE", source, "a readable file, or - for stdin", "Stdin is closed.")
+        raise InvalidInput(argument, source, "a readable file, or - for stdin", "Stdin is closed.")
     try:
         return sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as err:
         reason = err.strerror if isinstance(err, OSError) else "It is not UTF-8 text"
-        raise InvalidInput("FILE", source, "a readable file, or - for stdin", f"{reason}.") from err
+        raise InvalidInput(argument, source, "a readable file, or - for stdin", f"{reason}.") from err
 
 
 def is_release_log(file: str) -> bool:

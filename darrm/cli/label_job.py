@@ -46,7 +46,7 @@ from darrm_opt.answers.filed import filed_mechanism
 from darrm_opt.arguments import whole_number
 from darrm_opt.design.report import count_text
 from darrm_opt.durable_file import errors_naming, flush_folder
-from darrm_opt.errors import BudgetExceeded, InvalidInput
+from darrm_opt.errors import BudgetExceeded, InvalidInput, Rule
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
 from darrm_opt.mechanisms.table import GroupTableMechanism
@@ -267,6 +267,9 @@ def _resumed_job(previous: LabelJob, current: LabelJob, job_path: Path, release_
     if release_id is None:
         expected["release_id"] = previous.release_id
     differences = [name for name, value in asdict(previous).items() if expected[name] != value]
+    if differences and {*differences} <= {"size", "changed"}:
+        advice = f"Restore it, or remove {job_path} to abandon that job: its releases stay charged."
+        raise InvalidInput("VOTES", current.votes, Rule("has changed since the interrupted job"), advice)
     if differences:
         raise InvalidInput(
             "output",
@@ -298,7 +301,7 @@ def _write_job(file: IO[str], job: LabelJob) -> None:
 
 def sampled_mechanism(source: str, drawn: dict[str, Any]) -> tuple[VoteMechanism, Sampling, tuple[int, Privacy] | None]:
     """Return the mechanism of a file, how records are drawn, and the queries and total that it was designed for."""
-    mechanism, planned, written = filed_mechanism(json_value(read_text(source)))
+    mechanism, planned, written = filed_mechanism(json_value(read_text(source, "solution")))
     typed = typed_sampling(**drawn)
     if written is not None:
         if typed not in (None, written):

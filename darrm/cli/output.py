@@ -68,6 +68,8 @@ def option_of(argument: str) -> str:
         return argument  # FILE, or a setting from the environment
     if argument.startswith("groups"):
         return "--group"  # given once for each
+    if argument.startswith("profile."):
+        return f"--profile: {argument.rpartition('.')[2]}"  # a number of its curve
     if argument == "Delta":
         return "--voter-delta"  # --delta is that of the release
     return "--prior" if argument in _OF_THE_PRIOR else "--" + argument.replace("_", "-")

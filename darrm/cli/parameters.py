@@ -174,13 +174,17 @@ _DRAWS: dict[str, dict[str, Any]] = {
 
 def named_values(option: str, text: str | None, names: Sequence[str], accepted: str) -> dict[str, str]:
     """Return the values that ``name=value,…`` gives to names, each at most once; none for no text."""
-    from darrm_opt.errors import InvalidInput
+    from darrm_opt.errors import InvalidInput, similar_names
 
     values: dict[str, str] = {}
     for part in [] if text is None else text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
-        if name not in names or name in values:
-            raise InvalidInput(option, text, accepted)
+        if name not in names:
+            alike = similar_names(name, names)
+            advice = f"There is no {name!r}{f': did you mean {alike[0]}?' if alike else '.'}" if name else ""
+            raise InvalidInput(option, text, accepted, advice)
+        if name in values:
+            raise InvalidInput(option, text, accepted, f"{name!r} is given twice.")
         values[name] = value
     return values
 

@@ -92,7 +92,7 @@ def _write_answers(output: str | None, problems: Grid, store: Store) -> tuple[di
         return {}, []
     specs = {spec.key: spec for spec in problems.specs()}
     rows = [row for key in specs if (row := store.get(key)) is not None]
-    count = write_table(output, ExportableRows(rows), format_of(output, None).name)
+    count = write_table(output, ExportableRows(rows), format_of(output, None, "output").name)
     answers = [_answer_record(specs[row.key], row) for row in rows]
     shown = [[str(entry["voters"]), f"{entry['utility']:.4f}", entry["id"]] for entry in answers[:MAX_SHOWN]]
     lines = [columns(["voters", "utility", "id"], shown), f"Written: {count:,} answers to {output}."]

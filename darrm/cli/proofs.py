@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from math import inf
 from pathlib import Path
@@ -453,13 +454,24 @@ def _is_table(file: str) -> bool:
     return suffix in (".parquet", ".pq", ".csv", ".sqlite", ".sqlite3", ".db")
 
 
+@contextmanager
+def _naming(file: str) -> Iterator[None]:
+    """Name the file in the error of one that is not a table."""
+    from solver_cache.table_entries import TableError
+
+    try:
+        yield
+    except TableError as err:
+        fail(f"{file}: {err}", ExitCode.BAD_INPUT)
+
+
 def _table_proof(file: str) -> Proof:
     """Return the proof of every row of a table, or what is wrong with the first row that has none."""
     from solver_cache import validate_row
     from solver_cache.table_files import read_table
 
     count = 0
-    with ProgressDisplay("proving rows") as display:
+    with ProgressDisplay("proving rows") as display, _naming(file):
         for entry in read_table(file):
             reason = entry.trouble if entry.row is None else validate_row(entry.row).reason
             if reason:

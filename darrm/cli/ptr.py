@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from darrm.cli.parameters import number, options_named, total_privacy
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule
 
 if TYPE_CHECKING:
     from darrm_opt.mechanisms import VoteMechanism
@@ -29,7 +29,7 @@ def read_batch(path: str, K: str | None, classes: str, queries: str, missing: st
 
     voters = whole_number(number(K), "K", "a whole number of voters, at least 1")
     labels = whole_number(number(classes), "classes", "at least 2", least=2)
-    file = VoteFile(path, voters, labels, missing_votes(missing))
+    file = VoteFile(path, voters, labels, missing_votes(missing), "votes")
     counts = [count_votes(table, voters, labels) for table in file.blocks(VOTE_ROWS)]
     if not counts:
         raise InvalidInput("votes", path, "a file with at least one row of votes")
@@ -80,18 +80,26 @@ def batch_text(found: dict[str, Any]) -> str:
         )
     # Only where it was asked for by --unpublished.
     if (raw := found.get("not_for_publication")) is not None:
-        lines.append(f"NOT FOR PUBLICATION, as it depends on the votes: ε = {text_above(raw['epsilon'], '.4g')}.")
+        number = text_above(raw["epsilon"], ".4g")
+        lines.append(f"NOT FOR PUBLICATION, as it depends on the votes: ε = {number} at δ = {raw['delta']:g}.")
     return "\n".join(lines)
 
 
 def open_ptr_log(path: str, mechanism: VoteMechanism, stated: str, leader_share: str, queries: int) -> ReleaseLog:
     """Return the release log of a batch that must earn a stated total; where it is new, the test is chosen here."""
     from darrm_opt.accounting.propose_test_release import check_that_it_pays, propose
+    from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
     from darrm_opt.release import ReleaseLog
 
     epsilon, comma, delta = stated.partition(",")
     if not comma:
         raise InvalidInput("ptr", stated, "ε and δ with a comma between, as in 1.5,1e-5")
+    try:
+        mechanism.batch(1)
+    except InvalidInput as err:
+        is_gamma = isinstance(mechanism, NoiseFunctionMechanism)
+        held = "a γ" if is_gamma else f"the mechanism {mechanism.name}"
+        raise InvalidInput("ptr", stated, Rule("needs a gnmax mechanism"), f"The solution holds {held}.") from err
     ours = dict.fromkeys(("total_epsilon", "total_delta", "epsilon", "delta", "budget"), "ptr")
     with options_named(**ours, queries="votes", mechanism="solution"):
         total = total_privacy(epsilon.strip(), delta.strip())

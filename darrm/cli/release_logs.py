@@ -129,7 +129,7 @@ def mechanism_in(source: str, *, fresh: bool) -> tuple[VoteMechanism, tuple[int,
     record = None
     if source != "-":  # which can be read once
         with suppress(ValueError):  # reported when it is read as an answer of `darrm solve`
-            record = json_value(read_text(source))
+            record = json_value(read_text(source, "solution"))
     if isinstance(record, dict) and record.get("kind") in mechanism_kinds():
         if "sampling" in record:  # its total holds for samples that nobody can see in a file of votes
             accepted = "a mechanism for votes of records that are in every query"

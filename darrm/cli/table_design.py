@@ -53,7 +53,7 @@ def _target(asked: dict[str, Any], delta: float) -> Privacy:
                 raise InvalidInput(name, asked[name], Rule("cannot be combined with --targets"))
         return stated_targets(asked["targets"])
     if asked["target_epsilon"] is None:
-        advice = "Groups leave m without meaning."
+        advice = "--m is not defined for groups."
         raise InvalidInput("target_epsilon", None, "a number of nats, at least 0", advice)
     return Privacy(number(asked["target_epsilon"]), delta if asked["delta"] is None else number(asked["delta"]))
 

@@ -124,12 +124,15 @@ class VoteFile:
     K: int  # voters
     classes: int | None = None  # of which a vote names one; None: the bits of a γ
     missing: Missing | None = None  # what becomes of missing votes; None: they are refused
+    argument: str = "VOTES"  # what named it
 
     def blocks(self, rows: int) -> Iterator[Table]:
         """Yield the votes, ``rows`` rows at a time (the last block may be shorter), checked."""
         if self.missing is not None:
             self.missing.check(self.K, self.classes)
-        reader = {".csv": self._csv, ".parquet": self._parquet, ".npy": self._npy}[check_format(self.path, "VOTES")]
+        reader = {".csv": self._csv, ".parquet": self._parquet, ".npy": self._npy}[
+            check_format(self.path, self.argument)
+        ]
         try:
             yield from _in_blocks(reader(rows), rows)
         except OSError as err:
@@ -140,7 +143,7 @@ class VoteFile:
         return sum(len(block) for block in self.blocks(rows))
 
     def _invalid(self, accepted: str, advice: str = "") -> InvalidInput:
-        return InvalidInput("VOTES", self.path, accepted, advice)
+        return InvalidInput(self.argument, self.path, accepted, advice)
 
     def _no_vote(self, place: str, advice: str) -> InvalidInput:
         return self._invalid(self._accepted, f"{place} {advice}".strip())
@@ -199,7 +202,9 @@ class VoteFile:
         if len(cells) != self.K:
             raise self._wrong_width(1, len(cells))
         if len({*cells}) < self.K or not _MISSING.isdisjoint(cells):
-            raise self._invalid("a first line of votes, or of names, without duplicates", "Line 1 is neither.")
+            numbers = "0 and 1" if self.classes is None else f"the numbers 0 to {self.classes - 1}"
+            advice = f"Line 1 is neither: votes are {numbers}, not words."
+            raise self._invalid("a first line of votes, or of names, without duplicates", advice)
         return True
 
     def _parse(self, lines: bytes, number: int) -> Table:
@@ -456,7 +461,9 @@ def vote_prior(past: Mapping[str, Any], asked: ReleasePlan) -> Any:
     from darrm_opt.priors import vote_histogram
 
     filled = missing_votes(past["missing"])
-    return histogram(vote_histogram(VoteFile(past["votes"], asked.voters, None, filled).blocks(VOTE_ROWS)).counts)
+    return histogram(
+        vote_histogram(VoteFile(past["votes"], asked.voters, None, filled, "votes").blocks(VOTE_ROWS)).counts
+    )
 
 
 def past_votes(past: Mapping[str, Any], K: int, classes: int) -> PastVotes:
@@ -465,7 +472,7 @@ def past_votes(past: Mapping[str, Any], K: int, classes: int) -> PastVotes:
 
     path = past["votes"]
     filled = missing_votes(past["missing"])
-    tables = [] if path is None else list(VoteFile(path, K, classes, filled).blocks(VOTE_ROWS))
+    tables = [] if path is None else list(VoteFile(path, K, classes, filled, "votes").blocks(VOTE_ROWS))
     if not tables:
         raise InvalidInput("votes", path, "a file with at least one row of votes")
     return PastVotes.of_votes(np.concatenate(tables), classes)

@@ -187,10 +187,11 @@ def proved_epsilon(laws: Laws, claim: Claim) -> tuple[float, str]:
     """Return ε of all releases at the claimed δ [nats], proved from the laws, and the account; inf if unproved."""
     if not len(laws.pairs):
         return 0.0, "no neighbours"
-    if claim.releases == 1 and laws.fractions is not None and _exact_excess(laws.fractions, laws, claim) <= 0:
-        return claim.privacy.epsilon, "laws"
     pairs = laws.law_pairs
     found = total_of([(ReleaseGuarantee(laws=lambda: pairs), claim.releases)], claim.privacy.delta)
+    if claim.releases == 1 and laws.fractions is not None and _exact_excess(laws.fractions, laws, claim) <= 0:
+        # The claim is true exactly; the account of rounded laws may be tighter, or up to rounding beyond it.
+        return min(found.epsilon, claim.privacy.epsilon), "laws"
     return found.epsilon, found.account
 
 

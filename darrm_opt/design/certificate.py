@@ -7,6 +7,7 @@ s ≤ limit/V is private. The scaled γ is then verified from its stored bits, b
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -119,8 +120,8 @@ def _refusal(worst: WorstCase, constraint: PrivacyConstraint, noise: NoiseFuncti
     value = float(nominal.values(noise.signed, worst.counts[None, :])[0])
     if value - 2 * nominal.error(float(noise.values.max())) > nominal.limit:
         return NotPrivate(
-            f"gamma is not private: with voters {places}, the release needs δ larger by {excess / constraint.q:.3g} "
-            "than allowed. Use solve(), or certify() to scale this γ down until it is private.",
+            f"gamma is not private. Counterexample: {_voters_text(constraint, corners)}; δ would have to be "
+            f"{excess / constraint.q:.3g} larger. Design a private γ with `darrm solve` (`solve` in Python).",
             corners,
             excess,
         )
@@ -129,6 +130,18 @@ def _refusal(worst: WorstCase, constraint: PrivacyConstraint, noise: NoiseFuncti
         f"{places}, within the noise of the stated numbers. Use certify() to scale it down by that much.",
         corners,
         excess,
+    )
+
+
+def _voters_text(constraint: PrivacyConstraint, counts: Mapping[str, int]) -> str:
+    """Return a multiset of corners as what voters do on two neighbouring data sets."""
+    corners = constraint.corners
+    pairs = dict(zip(corners.labels, zip(corners.p.tolist(), corners.p_prime.tolist(), strict=True), strict=True))
+    alone = len(counts) == 1
+    return ", ".join(
+        f"{'all ' if alone and count > 1 else ''}{count:,} {'voter answers' if count == 1 else 'voters answer'} 1 with "
+        f"probability {pairs[label][0]:.6g} on the data and {pairs[label][1]:.6g} on its neighbour"
+        for label, count in counts.items()
     )
 
 

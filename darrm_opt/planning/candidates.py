@@ -80,12 +80,15 @@ def optimal(question: Question, seeds: Sequence[NoiseFunction] = ()) -> Option:
     target, noise = best.target, best.solution.noise
     if best.total.epsilon > question.total.epsilon:
         return Option.unfit("optimal", question, "No target was found at which all releases are proved to fit.")
-    why = (
-        f"Every release is {guarantee(target, '.4g')}, the best split of the total over {question.queries:,} of them. "
-        f"{question.composing()}"
+    # A δ beyond the total's identifies the γ, and says nothing of the total.
+    split = (
+        f"γ was designed for {guarantee(target, '.4g')} per release; the total is proved from γ itself, so this δ does "
+        "not add up."
+        if target.delta > question.total.delta
+        else f"Every release is {guarantee(target, '.4g')}, the best split of the total over {question.queries:,} of "
+        "them."
     )
-    if target.delta > question.total.delta:
-        why += " That δ may exceed the total's: it identifies the γ, and the total is proved for this γ itself."
+    why = f"{split} {question.composing()}"
     return Option.fitting(
         "optimal",
         question,
@@ -179,7 +182,10 @@ def optimal_sequence(question: Question, seeds: Sequence[NoiseFunction] = ()) ->
         fresh=question.fresh,
         stop=question.stop,
     )
-    why = f"Each bit alone, released {question.queries:,} times, would cost about the total. {question.composing()}"
+    why = (
+        f"γ is designed for all {question.queries:,} releases at once; their exact total is proved to stay within the "
+        f"budget. {question.composing()}"
+    )
     return _option("optimal_sequence", question, design.noise, design.total.epsilon, "bits", why)
 
 

@@ -356,8 +356,8 @@ def _warnings(question: Question) -> tuple[str, ...]:
         warnings.append(FRESH)
     if question.sampling is not None:
         warnings.append(
-            "The total assumes that every query has a fresh and secret sample, drawn by EnsembleSampler, "
-            "which a ReleaseLog checks."
+            "The total assumes that every query has a fresh and secret sample, as `darrm label --ask` draws it (in "
+            "Python, an EnsembleSampler)."
         )
     # Mentioned because another interface may show a smaller ε for the same releases.
     if question.quick and question.law is None:

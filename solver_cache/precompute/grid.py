@@ -48,7 +48,7 @@ from typing import Any, cast, get_args
 from darrm_opt.decimals import double_in
 from darrm_opt.design.objective import as_objective
 from darrm_opt.design.solver import check_choice
-from darrm_opt.errors import InvalidInput
+from darrm_opt.errors import InvalidInput, Rule, similar_names
 from darrm_opt.privacy_curves import GROUP_POINTS, PrivacyCurve, profile_problem, stated_curve, stated_profile
 from darrm_opt.problem import NOT_PRIVATE, Privacy, Problem, VoterGroup
 from darrm_opt.record import DesignSpec
@@ -368,8 +368,10 @@ def _place(name: str) -> tuple[int, str]:
 
 def _check_name(name: str, value: Any, path: str) -> None:
     if name not in QUANTITIES and name not in _OTHERS:
-        accepted = "one of " + ", ".join((*QUANTITIES, *_OTHERS))
-        raise InvalidInput(_join(path, name), value, f"another name: {accepted}")
+        names = (*QUANTITIES, *_OTHERS)
+        alike = similar_names(name, names)
+        advice = f"Did you mean {', '.join(alike)}?" if alike else f"There are {', '.join(names)}."
+        raise InvalidInput(_join(path, name), value, Rule("is not a parameter of a grid"), advice)
 
 
 def _join(path: str, name: str) -> str:

@@ -186,7 +186,7 @@ def test_the_error_of_a_closed_client_is_clear() -> None:
             client.gamma(PROBLEM)
 
 
-INVALID_URLS = ("", "localhost:8000", "ftp://host", "http://", "http://host:port", "http://host?query=1")
+INVALID_URLS = ("", "localhost:8000", "ftp://host", "http://", "http://host:port", "http://host?q=1", "http://host/v1/")
 
 
 @pytest.mark.parametrize("url", [*INVALID_URLS, "http://me:secret@host", "file://host/table.jsonl"])

@@ -175,7 +175,7 @@ def test_invalid_statements_are_rejected(statement: Any) -> None:
         ("dp_sgd(0.01,0.001,10)", "σ, q and T", "at least 0.2"),
         ("dp_sgd(1.0,1,1000)", "fewer steps", "at most 450 nats; it is at least 500"),
         ("dp_sgd(0.2,0.5,1000)", "fewer steps", "at most 450 nats"),
-        ("dp_sgd(1,0.01)", "T is the steps", "σ, q, T"),
+        ("dp_sgd(1,0.01)", "T is the number of steps", "σ, q, T"),
     ],
 )
 def test_the_accepted_range_excludes_the_refused_value(statement: str, argument: str, accepted: str) -> None:

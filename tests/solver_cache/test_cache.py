@@ -190,7 +190,7 @@ def stopped(record: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (scaled_gamma, r"gamma is not private: with voters .*, the release needs δ larger"),
+        (scaled_gamma, r"gamma is not private\. Counterexample: .*; δ would have to be .* larger"),
         (uneven_gamma, r"gamma\[0\] = gamma\[11\]"),
         (quieter_gamma, "its certificate does not fit its gamma: bound is"),
         (setter("gamma", to=[1.0] * 12), "gamma is not private"),

@@ -231,8 +231,8 @@ def test_formats_follow_from_file_names() -> None:
         "jsonl",
         "sqlite",
     ]
-    with refused_input("format"):
-        format_of("table.txt")
+    with refused_input("output", "'table.txt'"):
+        format_of("table.txt", argument="output")
     with refused_input("format", "'xml'"):
         format_of("table.csv", "xml")
 

@@ -137,7 +137,7 @@ def _subject(subject: str, shape: dict[str, Any], parameters: dict[str, Any]) ->
     """Return what is audited, and what it says of its voters itself."""
     from darrm.cli.files import read_text
     from darrm_opt.audit import read_table
-    from darrm_opt.errors import InvalidInput, Rule
+    from darrm_opt.errors import InvalidInput, Rule, similar_names
     from darrm_opt.mechanisms import mechanism_class, mechanism_names
 
     # Names come first: a file that is called like a mechanism can be given as ./NAME.
@@ -151,9 +151,12 @@ def _subject(subject: str, shape: dict[str, Any], parameters: dict[str, Any]) ->
             made = kind.of(shape["K"], shape["classes"], value.pop("parameter"), shape["affected"], **value)
         return made, _shape_of(made)
     for name, text in parameters.items():
+        if text is not None and not Path(subject).suffix and not Path(subject).exists():
+            alike = similar_names(subject, mechanism_names())
+            advice = f"Did you mean {alike[0]}?" if alike else ""
+            raise InvalidInput("SUBJECT", subject, f"a mechanism: one of {', '.join(mechanism_names())}", advice)
         if text is not None:
-            names = ", ".join(mechanism_names())
-            advice = f"{subject!r} is no mechanism that is installed: there are {names}."
+            advice = f"{subject!r} is a file, which states its parameters."
             raise InvalidInput(name, text, Rule("needs a mechanism's name"), advice)
     module, colon, function = subject.rpartition(":")
     # A path may have a colon in it, as on other systems: what exists is a file.
@@ -215,14 +218,14 @@ def _pairs(file: str) -> list[tuple[Any, Any]]:
 
 def _text(audit: Audit) -> str:
     """Return what was found, in sentences."""
-    from darrm_opt.design.report import guarantee
+    from darrm_opt.design.report import guarantee, text_above
 
     claim, found, sampled = audit.claim, audit.counterexample, audit.sampled
     releases = "1 release is" if claim.releases == 1 else f"{claim.releases:,} releases are together"
     sentences = [f"That {releases} {guarantee(claim.privacy)} ({claim.neighbours}) is {audit.verdict}."]
     # A proof and a refutation rest on the claim alone; between them stand what is proved instead and what was seen.
-    if audit.verdict == "proved":
-        sentences.append(f"The account {audit.account} gives epsilon = {audit.epsilon:.6g}.")
+    if audit.verdict == "proved" and audit.epsilon is not None:
+        sentences.append(f"The account {audit.account} gives epsilon = {text_above(audit.epsilon, '.4g')}.")
     elif audit.epsilon is not None:
         sentences.append(f"What is proved, by the account {audit.account}, is epsilon = {audit.epsilon:.6g}.")
     if audit.verdict == "refuted" and found is not None:

@@ -254,7 +254,7 @@ def export(
     if output is None:
         raise InvalidInput("output", None, "a file to be written")
     check_writable(output, "output")
-    table_format = format_of(output, format)
+    table_format = format_of(output, format, "output")
     with closing(open_cache(url, reading=True)) as store:
         # One row at a time: a store may be larger than memory.
         rows = ExportableRows(store.rows())
@@ -286,7 +286,7 @@ def import_(
     from solver_cache.table_entries import import_rows
     from solver_cache.table_files import format_of, read_table
 
-    table_format = format_of(file, format)
+    table_format = format_of(file, format, "FILE")
     counts = {"new": 0, "known": 0, "refused": 0}
     refusals = []
     with closing(open_cache(url, reading=False)) as store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 
@@ -28,6 +29,15 @@ def test_the_exit_code_tells_whether_a_claim_is_proved_or_refuted() -> None:
     assert "refuted" in text
     assert "epsilon = 1." in text or "epsilon = 0.99" in text
     assert "proved" in run("audit", *FLIP, "--total-epsilon", "1").stdout
+
+
+def test_a_proof_states_the_least_epsilon_and_not_the_claim(tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text("votes_0,votes_1,chance_0,chance_1\n0,1,1/3,2/3\n1,0,2/3,1/3\n", encoding="utf-8")
+    found = run_json("audit", str(table), "--total-epsilon", "0.7")
+    assert found["verdict"] == "proved"
+    assert found["epsilon"] == pytest.approx(math.log(2), abs=1e-6)
+    assert "gives epsilon = 0.6932." in run("audit", str(table), "--total-epsilon", "0.7").stdout
 
 
 def test_the_error_of_an_unknown_mechanism_names_it() -> None:

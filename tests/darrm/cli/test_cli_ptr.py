@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,7 +67,8 @@ def test_the_text_marks_values_that_are_not_guarantees(votes: str) -> None:
     assert "no guarantee" in told
     assert "NOT FOR PUBLICATION" not in told
     told = run("cost", "gnmax", *SHAPE, "--votes", votes, "--unpublished").stdout
-    assert "NOT FOR PUBLICATION, as it depends on the votes" in told
+    assert "NOT FOR PUBLICATION, as it depends on the votes: ε = " in told
+    assert re.search(r"ε = \S+ at δ = 0\.0001\.$", told.strip())
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from support.darrm_runner import refused
+from support.darrm_runner import refused, run
 
 CLASSES = "--K 5 --classes 3 --affected 1"
 TOTAL = "--total-epsilon 3 --total-delta 1e-5"
@@ -215,6 +215,45 @@ for verb in ("plan", "plan --compare"):
     }
 for verb in ("cost gnmax", "plan", "plan --compare"):
     INVALID[f"{verb} --K 10 --classes 4 --queries 500 {TOTAL}"] = SAMPLES
+
+
+LABEL = "label votes.csv --release-log r.log --output labels.csv"
+
+NAMED: dict[str, str] = {
+    f"{LABEL} --queries 3 --solution none.json": "--solution: 'none.json' is not valid: expected a readable file",
+    f"{LABEL} --queries 3 --solution votes.csv": "votes.csv is not JSON; expected a file of `darrm solve`, `plan` or ",
+    f"{LABEL} --ptr 1,1e-5 --solution gamma.json": "--ptr needs a gnmax mechanism. The solution holds a γ.",
+    "label words.csv --release-log r.log --output l.csv --queries 3 --solution gamma.json": "Line 1 is neither: votes "
+    "are 0 and 1, not words.",
+    "plan --K 3 --epsilon 0.5 --total-epsilon 1 --votes none.csv": "--votes: 'none.csv' is not valid",
+    "export --output a.txt": "--output: 'a.txt' is not valid: expected a name ending in .parquet, .pq, .csv",
+    "verify votes.csv": "votes.csv: This is not a table of darrm-opt",
+    "solve --K 3 --epsilon 0.5 --m 3 --target-epsilon 0.3": "--m cannot be combined with --target-epsilon. The target "
+    "ε is m·epsilon: give one of them.",
+    "solve --group K=5,epsilon=0.5": "--m is not defined for groups.",
+    "solve --group K=5,eps=0.5 --target-epsilon 1": "There is no 'eps': did you mean epsilon?",
+    "solve --group K=5,K=6,epsilon=0.5 --target-epsilon 1": "'K' is given twice.",
+    "plan --K 11 --total-epsilon 1 --profile dp_sgd(1.1,0.01)": "--profile: steps is missing: dp_sgd(σ, q, T) needs 3 "
+    "numbers; T is the number of steps.",
+    "plan --K 11 --total-epsilon 1 --profile dp_sgd(1.1,1%,2000)": "'1%' is not a number. Write 0.01.",
+    "audit pemute_and_flip --rate 5 --total-epsilon 1": "SUBJECT: 'pemute_and_flip' is not valid: expected a mechanism",
+    "audit pemute_and_flip --rate 6 --total-epsilon 1": "Did you mean permute_and_flip?",
+    "verify text.json": "K = '11' is not valid: expected a whole number of voters, at least 1. It is text: give the "
+    "number itself, without quotes.",
+}
+"""What a message says by the command, in a folder with votes and a γ."""
+
+
+def test_a_message_names_what_was_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("votes.csv").write_text("1,0,1\n", encoding="utf-8")
+    Path("words.csv").write_text("yes,no,yes\n1,0,1\n", encoding="utf-8")
+    Path("text.json").write_text('{"K": "11", "m": 1, "epsilon": 0.5, "gamma": [1, 1, 1, 1]}', encoding="utf-8")
+    assert run("solve", "--K", "3", "--m", "1", "--epsilon", "0.5", "--output", "gamma.json").exit_code == 0
+    for command, said in NAMED.items():
+        message = refused(*command.split())
+        assert said in message, (command, message)
+    assert not Path("r.log").exists()
 
 
 @pytest.mark.parametrize("command", INVALID)

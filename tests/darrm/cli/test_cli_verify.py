@@ -60,7 +60,7 @@ def test_a_bare_list_is_verified_for_the_problem_of_the_options(answer: Path) ->
 def test_a_gamma_that_is_not_private_has_a_counterexample() -> None:
     result = run("verify", "-", *PROBLEM, "--json", given="[1, 1, 1, 1, 1, 1]")
     assert result.exit_code == ExitCode.NOT_PRIVATE
-    assert result.stderr.startswith("Error: gamma is not private: with voters ")
+    assert result.stderr.startswith("Error: gamma is not private. Counterexample: ")
     answer = json.loads(result.stdout)
     assert answer["private"] is False
     assert answer["excess"] > 0
@@ -389,4 +389,5 @@ def test_a_mechanism_for_fresh_samples_is_verified_with_them(tmp_path: Path) -> 
 def test_a_file_of_labels_is_refused(tmp_path: Path) -> None:
     labels = tmp_path / "labels.csv"
     labels.write_text("label\n1\n0\n")
-    assert run("verify", str(labels)).exit_code == ExitCode.UNAVAILABLE
+    result = run("verify", str(labels))
+    assert (result.exit_code, result.stderr.startswith(f"Error: {labels}: ")) == (ExitCode.BAD_INPUT, True)

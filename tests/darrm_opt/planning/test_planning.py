@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from functools import cache
 from typing import Any
 
@@ -103,6 +104,15 @@ def test_the_advice_is_as_good_as_brute_force(asked: Any) -> None:
     assert found.options[0].accuracy >= wanted - 2e-3
     assert (found.verdict == "plain majority") == (wanted == 1.0)
     assert {option.name for option in found.options} <= set(MECHANISMS)
+
+
+def test_a_designed_gamma_says_what_its_privacy_rests_on() -> None:
+    found = plan(11, Privacy(math.inf), 12, Privacy(1.0, 1e-3), 1, mechanisms=("optimal", "optimal_sequence"))
+    why = {option.name: option.why for option in found.options}
+    assert why["optimal_sequence"].startswith("γ is designed for all 12 releases at once; their exact total is proved ")
+    assert re.match(r"γ was designed for \(0\.\d+, 0\.\d+\)-DP per release; the total is proved from γ", why["optimal"])
+    pure = plan(11, Privacy(math.inf), 12, Privacy(1.0), 1, mechanisms=("optimal",)).options[0]
+    assert re.match(r"Every release is 0\.\d+-DP, the best split of the total over 12 of them\.", pure.why)
 
 
 @for_each("asked", GRID)

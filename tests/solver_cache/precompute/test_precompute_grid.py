@@ -110,7 +110,9 @@ def test_a_formula_without_a_value_names_its_place(text: str) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"k": 3}, r"^k = 3 is not valid: expected another name: one of K, classes, epsilon"),
+        ({"k": 3}, r"^k is not a parameter of a grid\. Did you mean K\?$"),
+        ({"eps": 0.5}, r"^eps is not a parameter of a grid\. Did you mean epsilon\?$"),
+        ({"zzz": 3}, r"^zzz is not a parameter of a grid\. There are K, classes, epsilon, "),
         ({"K": "eleven"}, r"^K = 'eleven' .*'eleven' is not known"),
         ({"K": []}, r"^K = \[\] .*at least one value"),
         ({"K": True}, r"^K = True"),
@@ -137,7 +139,7 @@ def test_a_formula_without_a_value_names_its_place(text: str) -> None:
         ({"where": "m <"}, r"^where = 'm <' .*invalid syntax"),
         ({"where": 3}, r"^where = 3 .*a condition"),
         ({"grid": 3}, r"^grid = 3"),
-        ({"grid": [{"Kay": 3}]}, r"^grid\[0\]\.Kay = 3"),
+        ({"grid": [{"Kay": 3}]}, r"^grid\[0\]\.Kay is not a parameter"),
         ({"grid": [{}, {"m": [1, {}]}]}, r"^grid\[1\]\.m\[1\] = \{\}"),
     ],
 )

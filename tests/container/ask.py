@@ -12,10 +12,10 @@ PROBLEM = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
 
 
 def main() -> int:
-    """Ask, compare with a solve of our own, and see that the answer was kept, or not, as expected."""
-    tls = ssl.create_default_context()  # with the certificate of the proxy, where SSL_CERT_FILE names one
+    """Ask, compare with a local solve, and check whether the answer was stored, as expected."""
+    tls = ssl.create_default_context()  # with the certificate of the proxy if SSL_CERT_FILE names one
     with DarrmClient(timeout=60, tls=tls) as client:
-        found = client.gamma(PROBLEM)  # proved by the client
+        found = client.gamma(PROBLEM)  # verified by the client
     with DarrmClient(key="darrm_00000000_" + 43 * "A", timeout=60, retries=0, tls=tls) as stranger:
         try:
             stranger.gamma(PROBLEM)

@@ -1,7 +1,7 @@
-"""The formal checker against the product, ball arithmetic and the example that shares no code with either.
+"""The formal checker against the product, ball arithmetic and the independent example.
 
-What runs the checker itself needs `make formal` (or DARRM_FORMAL_CHECKER), and is skipped where it was not built;
-`.ci/run` builds it.
+Tests that run the checker need `make formal` (or DARRM_FORMAL_CHECKER) and are skipped if it is not built; `.ci/run`
+builds it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ built = pytest.mark.skipif(
 SMALL = [row for row in GOLDEN if int(row["K"]) <= 15 or (float(row["Delta"]) == 0 and int(row["K"]) <= 35)]
 
 PROBLEM = Problem(7, Privacy(0.3, 1e-3), Privacy(0.6, 2e-3), affected=5)
-"""A problem in which every number matters: some voters are not reached, and Δ binds."""
+"""A problem in which every number matters: some voters are not affected, and Δ binds."""
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def checker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answers(questions: Iterable[str]) -> list[str]:
-    """Return what the checker says to each of many questions, in one run."""
+    """Return the answer of the checker to each of many questions, in one run."""
     text = "\n".join(questions) + "\n"
     done = subprocess.run([CHECKER], input=text, capture_output=True, text=True, timeout=600, check=False)
     assert done.stderr == ""
@@ -71,7 +71,7 @@ def refused(question: str) -> str:
 
 
 def verdict(problem: Problem, noise: NoiseFunction, arithmetic: Any = "float") -> str:
-    """Return what the product says of the strictest numbers, "" where they are too near their limit for it to say."""
+    """Return the verdict of the product on the strictest numbers, "" if it is undecided."""
     try:
         verify(problem, noise, arithmetic=arithmetic)
     except NotPrivate as err:
@@ -80,7 +80,7 @@ def verdict(problem: Problem, noise: NoiseFunction, arithmetic: Any = "float") -
 
 
 def excess(problem: Problem, noise: NoiseFunction) -> float:
-    """Return by how much γ breaks its limit where the product finds it worst (70 digits); -1 if the product proves it.
+    """Return the violation by γ at the worst multiset of the product (70 digits); -1 if the product proves γ.
 
     γ = 1 may meet its limit with equality, up to the doubles that ε and mε are: that is 0 here, and undecided.
     """
@@ -93,7 +93,7 @@ def excess(problem: Problem, noise: NoiseFunction) -> float:
 
 
 def read_exactly(problem: Problem, noise: NoiseFunction) -> bool:
-    """Return what the example says, of the decimals that the numbers are written as."""
+    """Return the verdict of the example on the numbers as written."""
     voter, target = problem.voter, problem.target
     return is_private(
         problem.K,
@@ -132,13 +132,13 @@ def test_the_golden_set_has_gammas_that_bind() -> None:
 
 
 @built
-def test_the_papers_settings_are_those_that_are_checked_inside_the_proof_assistant() -> None:
+def test_the_settings_of_the_paper_are_those_checked_in_the_proof_assistant() -> None:
     text = (ROOT / "formal" / "Settings.v").read_text(encoding="utf-8")
     for epsilon, dataset in ((0.0892, "mnist_gamma"), (0.0852, "fashion_mnist_gamma")):
         (listed,) = re.findall(rf"Definition {dataset} .*?\[(.*?)\]\.", text, re.DOTALL)
         half = [Fraction(each.replace(" # ", "/")) for each in listed.replace("\n", " ").split(";")]
         gamma = NoiseFunction([float(each) for each in half + half[::-1]])
-        assert [Fraction(each) for each in gamma.values[:6].tolist()] == half  # nothing was rounded
+        assert [Fraction(each) for each in gamma.values[:6].tolist()] == half  # exactly, without rounding
         problem = Problem.from_allowance(K=11, m=3, epsilon=epsilon, Delta=1e-4)
         assert Fraction(repr(problem.target.delta)) == 1 - (1 - Fraction(1, 10**4)) ** 3
         assert verify(problem, gamma).margin >= 0
@@ -146,7 +146,7 @@ def test_the_papers_settings_are_those_that_are_checked_inside_the_proof_assista
         assert solve(problem).gamma == pytest.approx(gamma.values, abs=1e-6)
 
 
-# ---------------------------------------------------------------------------------------------- others' verdicts
+# ---------------------------------------------------------------------------------------------- other verdicts
 
 
 def near_the_limit(seed: int, sizes: tuple[int, ...]) -> tuple[Problem, NoiseFunction]:
@@ -174,17 +174,17 @@ def agree(cases: list[tuple[Problem, NoiseFunction]], arithmetic: str) -> int:
 
 @built
 @pytest.mark.slow
-def test_a_thousand_random_gammas_are_judged_as_by_ball_arithmetic() -> None:
+def test_the_verdict_on_a_thousand_random_gammas_is_that_of_ball_arithmetic() -> None:
     assert agree([near_the_limit(seed, (1, 2, 3, 4, 5, 6)) for seed in range(1150)], "ball") >= 1000
 
 
 @built
-def test_larger_ones_are_judged_as_by_the_product() -> None:
+def test_the_verdict_on_larger_gammas_is_that_of_the_product() -> None:
     assert agree([near_the_limit(seed, (9, 10, 13, 16)) for seed in range(100)], "float") >= 80
 
 
 @built
-def test_the_example_judges_as_the_formal_checker_and_the_product() -> None:
+def test_the_verdict_of_the_example_is_that_of_the_checker_and_the_product() -> None:
     cases = [near_the_limit(seed, (1, 2, 3, 4, 5, 6, 7)) for seed in range(100)]
     formal = [said == "private" for said in answers(checker_input(*case) for case in cases)]
     example = [read_exactly(*case) for case in cases]
@@ -197,7 +197,7 @@ def test_the_example_judges_as_the_formal_checker_and_the_product() -> None:
 
 
 @for_each("row", [row for row in SMALL if int(row["K"]) <= 11][::4])
-def test_the_example_accepts_the_golden_set_and_refuses_what_is_not_private(row: Row) -> None:
+def test_the_example_accepts_the_golden_set_and_refuses_gammas_that_are_not_private(row: Row) -> None:
     problem = problem_of(row)
     noise = solve(problem, row["objective"]).noise
     scaled = NoiseFunction(np.minimum(noise.values * (1 + 1e-9), 1.0))
@@ -206,7 +206,7 @@ def test_the_example_accepts_the_golden_set_and_refuses_what_is_not_private(row:
         assert read_exactly(problem, scaled) == (broken < 0)
 
 
-def test_the_example_reads_an_answer_and_is_alone(tmp_path: Path) -> None:
+def test_the_example_reads_an_answer_and_imports_nothing_of_the_product(tmp_path: Path) -> None:
     path = ROOT / "examples" / "check_gamma.py"
     assert {*re.findall(r"^(?:import|from) (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)} <= {
         *sys.stdlib_module_names
@@ -221,7 +221,7 @@ def test_the_example_reads_an_answer_and_is_alone(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == said, done.stderr
 
 
-# ---------------------------------------------------------------------------------------------- files that were changed
+# ---------------------------------------------------------------------------------------------- changed files
 
 
 def changed(record: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -269,7 +269,7 @@ def tampered() -> list[dict[str, Any]]:
 
 
 @built
-def test_an_answer_that_was_changed_is_refused() -> None:
+def test_a_changed_answer_is_refused() -> None:
     whole = solution_record(solve(PROBLEM))
     assert run("verify", "-", "--checker", "formal", given=json.dumps(whole)).exit_code == 0
     for record in tampered():
@@ -279,8 +279,8 @@ def test_an_answer_that_was_changed_is_refused() -> None:
 
 
 @built
-def test_the_checker_itself_refuses_what_was_changed() -> None:
-    """Without the product's own reading in front of it."""
+def test_the_checker_itself_refuses_changed_answers() -> None:
+    """Without the parser of the product in front of it."""
     for record in tampered():
         problem, gamma = record["problem"], [Fraction(value) for value in record["gamma"]]
         lines = [f"K {problem['K']}", f"affected {problem['affected']}", f"epsilon {problem['epsilon']}"]
@@ -290,10 +290,10 @@ def test_the_checker_itself_refuses_what_was_changed() -> None:
     assert answers([checker_input(PROBLEM, solve(PROBLEM).noise)]) == ["private"]
 
 
-# ---------------------------------------------------------------------------------------------- how it is built
+# ---------------------------------------------------------------------------------------------- the build
 
 
-def test_building_it_names_the_packages_that_are_missing(tmp_path: Path) -> None:
+def test_the_error_of_the_build_names_missing_packages(tmp_path: Path) -> None:
     make = shutil.which("make")
     assert make is not None
     folder = str(ROOT / "formal")
@@ -307,7 +307,7 @@ def test_building_it_names_the_packages_that_are_missing(tmp_path: Path) -> None
     ) in done.stderr
 
 
-def test_every_proof_is_finished() -> None:
+def test_no_proof_is_admitted() -> None:
     for path in (ROOT / "formal").glob("*.v"):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"\b(Admitted|admit|Axiom|Parameter|Conjecture|Abort)\b", text), path.name
@@ -315,8 +315,8 @@ def test_every_proof_is_finished() -> None:
 
 
 @built
-def test_the_theorems_rest_on_the_real_numbers_alone() -> None:
-    """Where the checker was built here, what Coq printed about its theorems is beside it."""
+def test_the_theorems_depend_only_on_the_axioms_of_the_reals() -> None:
+    """If the checker was built here, the output of Coq about its theorems is next to it."""
     if not (CHECKER.parent / "Checker.log").exists():
         pytest.skip("the checker was built elsewhere")
     printed = (CHECKER.parent / "Checker.log").read_text(encoding="utf-8")
@@ -329,7 +329,7 @@ def test_the_theorems_rest_on_the_real_numbers_alone() -> None:
     }
 
 
-# ---------------------------------------------------------------------------------------------- how it is asked
+# ---------------------------------------------------------------------------------------------- questions
 
 QUESTION = "K 3\naffected 3\nepsilon 0.1\nDelta 0\nm 2\ndelta 0\ngamma 1/2 0.25 2.5e-1 .5\ncheck\n"
 
@@ -353,20 +353,20 @@ QUESTION = "K 3\naffected 3\nepsilon 0.1\nDelta 0\nm 2\ndelta 0\ngamma 1/2 0.25 
         ("check", "", "the input ends before check"),
     ],
 )
-def test_a_question_in_another_form_is_refused(old: str, new: str, message: str) -> None:
+def test_a_malformed_question_is_refused(old: str, new: str, message: str) -> None:
     assert refused(QUESTION.replace(old, new)) == f"darrm-formal: {message}\n"
 
 
 @built
 @pytest.mark.parametrize("nothing", ["", " ", "\n\n"])
-def test_an_input_with_nothing_to_check_is_refused(nothing: str) -> None:
+def test_an_empty_input_is_refused(nothing: str) -> None:
     assert refused(nothing) == "darrm-formal: there is nothing to check\n"
 
 
 @built
 def test_numbers_are_read_exactly() -> None:
     third = "K 1\naffected 1\nepsilon {}\nDelta 0\ntarget {}\ndelta 0\ngamma {} {}\ncheck"
-    # One voter: H = γ(2p − 1), so γ = 1 is private at the voter's own ε, to the last digit that is kept.
+    # One voter: H = γ(2p − 1), so γ = 1 is private at the ε of the voter, to the last digit.
     assert answers(
         [
             QUESTION.replace(" .5", " 0.5").strip(),
@@ -389,7 +389,7 @@ def program(folder: Path, script: str) -> str:
 SMALL_PROBLEM = ("--m", "2", "--epsilon", "0.5")
 
 
-def test_what_is_proved_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proof_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, program(tmp_path, "cat > question; echo private"))
     monkeypatch.chdir(tmp_path)
     result = run("verify", "-", *SMALL_PROBLEM, "--checker", "formal", given="[0, 0.5, 0.5, 0]")
@@ -407,7 +407,7 @@ def test_what_is_proved_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert warned.stderr.startswith("Warning: delta = 0 is below Delta = 0.1")
 
 
-def test_what_is_not_proved_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_proof_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, program(tmp_path, "echo not proved; exit 1"))
     result = run("verify", "-", *SMALL_PROBLEM, "--checker", "formal", "--json", given="[1, 1, 1, 1]")
     assert result.exit_code == ExitCode.NOT_PRIVATE
@@ -427,7 +427,7 @@ def test_what_is_not_proved_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ("echo private; echo private", "The formal checker ended with status 0 and said: private\nprivate"),
     ],
 )
-def test_other_answers_are_not_proofs(
+def test_other_outputs_are_not_proofs(
     script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, program(tmp_path, script))
@@ -435,13 +435,13 @@ def test_other_answers_are_not_proofs(
     assert (result.exit_code, result.stdout, result.stderr) == (ExitCode.UNAVAILABLE, "", f"Error: {message}\n")
 
 
-def test_a_checker_that_does_not_answer_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unresponsive_checker_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, program(tmp_path, "exec sleep 60"))
     with pytest.raises(BackendUnavailable, match=r"did not answer within 0.2 s"):
         formally_private(PROBLEM, NoiseFunction(np.zeros(8)), time_limit=0.2)
 
 
-def test_where_it_is_not_there_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_checker_tells_how_to_build_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "absent"))
     result = run("verify", "-", *SMALL_PROBLEM, "--checker", "formal", given="[0, 0]")
     assert (result.exit_code, result.stdout) == (ExitCode.UNAVAILABLE, "")
@@ -460,7 +460,7 @@ def test_where_it_is_not_there_it_is_said_how_to_get_it(tmp_path: Path, monkeypa
     assert run("verify", "-", *SMALL_PROBLEM, "--checker", "formal", given="[0, 0]").exit_code == 0
 
 
-def test_options_that_do_not_fit_are_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     for options, message in (
         (("--checker", "coq"), "--checker: 'coq' is not valid: expected 'own' or 'formal'."),
         (("--checker", "formal", "--arithmetic", "ball"), "--arithmetic cannot be combined with --checker formal"),

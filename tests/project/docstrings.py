@@ -1,6 +1,6 @@
-"""What a public docstring lacks: a parameter that is not described, what is returned, what is raised, a unit.
+"""Omissions of public docstrings: parameters, return values, errors, units.
 
-Google style is read by griffe, which also makes the reference pages, so that what is checked is what is shown.
+griffe reads the Google style for these checks and for the reference pages.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ OF_TESTS = {"support", "campaigns"}
 """Packages of the tests, whose modules are imported only where a text names them."""
 
 RETURNED = r"\b(return|returns|yield|whether)\b|; False"
-"""How a sentence says what comes back, where there is no section for it."""
+"""How a sentence describes the return value if there is no section for it."""
 
 NAMED = (DocstringSectionKind.parameters, DocstringSectionKind.attributes)
 
-SHARED = {"timeout"}  # parameters of many methods, which their class describes for all
+SHARED = {"timeout"}  # parameters of many methods, described by their class
 
 
 def modules(package: str) -> Iterator[ModuleType]:
@@ -62,7 +62,7 @@ def modules(package: str) -> Iterator[ModuleType]:
 
 @cache
 def _names() -> dict[str, list[Any]]:
-    """Return our modules, by every end of their dotted names, and the classes that they define."""
+    """Return our modules by all suffixes of their dotted names, and the classes that they define."""
     named: dict[str, list[Any]] = {}
     for package in sorted(OURS):
         for module in modules(package):
@@ -76,7 +76,7 @@ def _names() -> dict[str, list[Any]]:
 
 
 def resolves(dotted: str, module: ModuleType | None = None) -> bool:
-    """Whether a dotted name resolves: from ``module``, one of our modules or classes, or the standard library.
+    """Return whether a dotted name resolves: from ``module``, one of our modules or classes, or the standard library.
 
     >>> resolves("design.privacy_profile.ProfileSearch"), resolves("design.profile")
     (True, False)
@@ -103,7 +103,7 @@ def _leads(thing: Any, names: Sequence[str]) -> bool:
     for name in names:
         if hasattr(thing, name):
             thing = getattr(thing, name)
-        else:  # an attribute of instances: its type is not followed
+        else:  # an attribute of instances: its type is not resolved
             bodies = [inspect.getsource(base) for base in getattr(thing, "__mro__", ()) if _is_ours(base)]
             return any(re.search(rf"^ +(self\.)?{name}(:| =)", body, re.MULTILINE) for body in bodies)
     return True
@@ -139,7 +139,7 @@ def public(module: ModuleType, names: Sequence[str] | None = None) -> Iterator[t
 
 
 def _members(thing: type) -> dict[str, Any]:
-    """Return what a class has, with what it has from classes of ours."""
+    """Return the members of a class, including those inherited from our classes."""
     return {name: member for base in reversed(_our_bases(thing)) for name, member in vars(base).items()}
 
 
@@ -149,7 +149,7 @@ def _our_bases(thing: type) -> list[type]:
 
 
 def lacks(thing: Any) -> Iterator[str]:
-    """Yield what the docstring of a class, function or property lacks."""
+    """Yield the omissions of the docstring of a class, function or property."""
     text = inspect.getdoc(thing.fget if isinstance(thing, property) else thing) or ""
     if not text or (inspect.isclass(thing) and thing.__doc__ is None):
         yield "a docstring"
@@ -163,7 +163,7 @@ def lacks(thing: Any) -> Iterator[str]:
 def _of_parameters(thing: Any, text: str, sections: Any) -> Iterator[str]:
     descriptions = _inherited_descriptions(thing) | _descriptions(sections)
     parameters = _parameters(thing)
-    # the only parameter of a function, or one that the text or the class names, may do without a line of its own
+    # a function's only parameter, or one named in the text or by the class, needs no separate line
     known = set() if inspect.isclass(thing) else SHARED
     undescribed = [name for name in parameters if name not in {*descriptions, *known} and f"`{name}`" not in text]
     if undescribed and (len(parameters) > 1 or inspect.isclass(thing)):
@@ -180,7 +180,7 @@ def _descriptions(sections: Any) -> dict[str, str]:
 
 
 def _inherited_descriptions(thing: Any) -> dict[str, str]:
-    """Return what classes of ours say of the parameters of a method that one of theirs overrides."""
+    """Return the descriptions of the parameters of a method in the base classes."""
     owner = getattr(sys.modules[thing.__module__], thing.__qualname__.rpartition(".")[0], None)
     texts = [
         inspect.getdoc(getattr(base, thing.__name__)) or ""
@@ -205,10 +205,10 @@ def _of_outcomes(function: Callable[..., Any], text: str, sections: Any) -> Iter
 
 
 def _parameters(thing: Any) -> list[str]:
-    """Return the parameters that must be described: of a function, or of what makes an instance."""
+    """Return the parameters that must be described: of a function, or of a constructor."""
     if inspect.isclass(thing):
         if is_dataclass(thing):
-            annotations = vars(thing).get("__annotations__", {})  # what is inherited is described there
+            annotations = vars(thing).get("__annotations__", {})  # inherited parameters are described there
             return [
                 field.name for field in fields(thing) if field.name in annotations and not field.name.startswith("_")
             ]
@@ -218,18 +218,18 @@ def _parameters(thing: Any) -> list[str]:
     else:
         signature = inspect.signature(thing)
     names = [name for name in signature.parameters if name not in {"self", "cls"} and not name.startswith("_")]
-    # an error is made here, not by those who catch it: they read its attributes
+    # callers do not construct errors, they read their attributes
     return [] if inspect.isclass(thing) and issubclass(thing, Exception) else names
 
 
 def _covers(stated: set[str], name: str, function: Any) -> bool:
-    """Whether an error is among those that are said, or is one of their kind."""
+    """Return whether an error is a documented one or a subclass of one."""
     kind = function.__globals__.get(name)
     return name in stated or "DarrmError" in stated or bool(kind and stated & {base.__name__ for base in kind.__mro__})
 
 
 def _raised_errors(function: Callable[..., Any]) -> set[str]:
-    """Return the errors that a function's own lines raise by name, in its own scope."""
+    """Return the errors that a function raises by name in its own scope."""
     function = inspect.unwrap(function)
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     names = set()

@@ -1,4 +1,4 @@
-"""What documents show, and how it is run: fenced blocks, a shell in which ``darrm`` is this checkout's, a server."""
+"""Examples of documents and how to run them: fenced blocks, a shell with ``darrm`` of this checkout, a server."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 from support.darrm_runner import PROGRAM
 from support.paths import ROOT
 
-HERE = "http://127.0.0.1:8000"  # where the documents say that the service is
+HERE = "http://127.0.0.1:8000"  # the address of the service in documents
 
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block; ``left_out`` is the reason that a comment above it gives for not running it."""
+    """One fenced block; ``left_out`` is the reason not to run it, given in a comment above it."""
 
     document: str
     line: int
@@ -43,7 +43,7 @@ def blocks_of(document: str, text: str) -> Iterator[Block]:
 
 
 def session(name: str, blocks: list[Block]) -> str:
-    """Run a document's Python sessions as one, and return what does not come out as written."""
+    """Run the Python sessions of a document as one, and return the deviations from it."""
     test = doctest.DocTestParser().get_doctest("".join(block.code for block in blocks), {}, name, name, 0)
     assert test.examples, f"{name} has no session"
     outcome: list[str] = []

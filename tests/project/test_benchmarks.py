@@ -1,4 +1,4 @@
-"""The benchmarks' machinery on tiny cases (no time is asserted), and the table that is kept."""
+"""The code of the benchmarks on tiny cases (without assertions on time), and the stored table."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG = 3600.0
 
 @pytest.fixture(autouse=True)
 def _rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """State this machine's rates, which take a second to measure."""
+    """Set the rates of this machine, which take a second to measure."""
     monkeypatch.setattr(limits, "operation_rate", lambda: 1e10)
     monkeypatch.setattr(limits, "byte_rate", lambda: 1e9)
 
@@ -36,10 +36,10 @@ def verdict(case: Case, job: list[Outcome], peer: list[Outcome] | None = None) -
     return row(case, job, peer).split(" | ")[-1].removesuffix(" |")
 
 
-# ------------------------------------------------------------------------------------------- the kept table
+# ------------------------------------------------------------------------------------------- the stored table
 
 
-def test_the_kept_table_names_every_case() -> None:
+def test_the_stored_table_has_every_case() -> None:
     kept = RESULTS.read_text(encoding="utf-8")
     names = [case.name for case in all_cases()]
     assert [name for name in names if f"| {name} |" not in kept] == []
@@ -47,7 +47,7 @@ def test_the_kept_table_names_every_case() -> None:
     assert {case.suite for case in all_cases()} == {*SUITES}
 
 
-def test_every_case_wants_something_that_it_can_show() -> None:
+def test_every_case_has_a_target_that_it_measures() -> None:
     for case in all_cases():
         asked = checks(Result(case))
         assert asked, case.name
@@ -56,11 +56,11 @@ def test_every_case_wants_something_that_it_can_show() -> None:
         assert compared == (case.peer is not None), case.name
 
 
-# ------------------------------------------------------------------------------------------- one job, measured
+# ------------------------------------------------------------------------------------------- measurements
 
 
 @pytest.mark.parametrize("method", ["cuts", "enumerate"])
-def test_a_solve_is_measured_in_a_process_of_its_own(tmp_path: Path, method: str) -> None:
+def test_a_solve_is_measured_in_a_separate_process(tmp_path: Path, method: str) -> None:
     outcome = measure(Solve(5, 2, 1e-5, "shared(1,1) agreement", method=method), LONG, tmp_path)
     assert isinstance(outcome, Measurement)
     assert outcome.seconds > 0
@@ -87,12 +87,12 @@ def test_other_jobs_are_measured(tmp_path: Path, job: Job) -> None:
     [
         (Solve(5, 2, 1e-5, "nonsense"), LONG, "InvalidInput: objective = 'nonsense' is not valid", False),
         (Command(("python", "-c", "import time; time.sleep(60)")), 0.2, "stopped after 0 s", True),
-        (TINY, 0.001, "stopped after 0 s", False),  # before it began: it is not called slow
+        (TINY, 0.001, "stopped after 0 s", False),  # before the start, which does not count as slow
         (Command(("no-such-program",)), LONG, "could not be started: ", False),
     ],
     ids=["error", "limit", "start", "absent"],
 )
-def test_a_job_that_fails_says_why(tmp_path: Path, job: Job, limit: float, reason: str, is_timed: bool) -> None:
+def test_a_failed_job_has_a_reason(tmp_path: Path, job: Job, limit: float, reason: str, is_timed: bool) -> None:
     outcome = measure(job, limit, tmp_path)
     assert isinstance(outcome, Failure)
     assert reason in outcome.reason
@@ -105,12 +105,12 @@ def test_a_job_that_fails_says_why(tmp_path: Path, job: Job, limit: float, reaso
 # ------------------------------------------------------------------------------------------- the verdict
 
 
-def test_times_are_judged_by_their_median_and_the_rest_by_the_worst_run() -> None:
+def test_times_are_compared_by_median_and_other_values_by_the_worst_run() -> None:
     case = Case("judged", "quick", TINY, Wanted(seconds=1, memory=1, gap=1e-9, complete=True))
     good = Measurement(0.5, 10**8, 1e-12, "complete", "optimal", 12, 3)
     slow = Measurement(9.0, 2 * 10**8, 2e-12, "monotone", "optimal", 12, 3)
     line = row(case, [good, slow, good])
-    limit = (sweep_operations(5) / 1e10, 12 * 3 * 8 / 1e9)  # of 12 rows of 3 doubles
+    limit = (sweep_operations(5) / 1e10, 12 * 3 * 8 / 1e9)  # 12 rows of 3 doubles
     assert (
         f"0.5 (0.5–9) ×3 | {sum(limit):.2g}, {0.5 / sum(limit):.3g}× |  |  | 200 | 2.0e-12 | complete, monotone | 12, 3 | yes |"
         in line
@@ -123,7 +123,7 @@ def test_times_are_judged_by_their_median_and_the_rest_by_the_worst_run() -> Non
     )
 
 
-# ------------------------------------------------------------------------------------------- the whole
+# ------------------------------------------------------------------------------------------- a run
 
 
 def test_a_run_writes_the_table_and_keeps_the_other_suite(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The driver of the campaigns: what it examines, tells, records and writes; and that every campaign has it."""
+"""The driver of the campaigns: examination, reports, records and pages; and its use by all campaigns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def lines(tally: Tally) -> Iterator[str]:
 
 
 class Numbers:
-    """Cases that note that they were examined; of every third something is wrong."""
+    """Cases that record their examination; every third one has a finding."""
 
     def __init__(self) -> None:
         self.examined: list[tuple[int, int]] = []
@@ -43,10 +43,10 @@ def test_a_campaign_examines_its_cases_and_fails_if_anything_is_wrong(capsys: py
     assert "`make numbers ARGS='--numbers 5 --seed 7 --first 1'`" in out
     assert numbers.campaign.main(["--numbers", "2"]) == 0
     assert Numbers().campaign.main(["--minutes", "0"]) == 0
-    assert "| 0 | 0 |" in capsys.readouterr().out  # the time was over before the first
+    assert "| 0 | 0 |" in capsys.readouterr().out  # the time limit was reached before the first
 
 
-def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_an_interrupted_campaign_is_resumed(tmp_path: Path) -> None:
     record, first, second = tmp_path / "record.jsonl", Numbers(), Numbers()
     assert first.campaign.main(["--numbers", "3", "--record", str(record)]) == 1
     with record.open("a", encoding="utf-8") as file:
@@ -58,7 +58,7 @@ def test_a_campaign_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert [json.loads(line)["number"] for line in record.read_text(encoding="utf-8").splitlines()] == [0, 1, 2, 3, 4]
 
 
-def test_a_result_takes_its_place_in_a_page(tmp_path: Path) -> None:
+def test_a_result_replaces_the_former_one_in_a_page(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     publish("one", ["First."], page)
     page.write_text(f"# Title\n\n{page.read_text(encoding='utf-8')}\nProse.\n", encoding="utf-8")

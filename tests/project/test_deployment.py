@@ -64,7 +64,7 @@ DIGEST = re.compile(r"[\w./-]+(:[\w.-]+)?@sha256:[0-9a-f]{64}")
 
 
 def images() -> dict[str, str]:
-    """Return every image that is not built here, by where it is named."""
+    """Return every external image, by the position of its name."""
     found = {f"{name}": container["image"] for name, container in CONTAINERS.items()}
     found |= {
         f"compose.yaml: {name}": each["image"] for name, each in COMPOSE["services"].items() if "build" not in each
@@ -83,14 +83,14 @@ def test_every_image_has_a_digest(place: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["Dockerfile", "compose.yaml", "docs/deploy.md", *KUBERNETES], ids=str)
-def test_every_variable_that_is_named_exists(path: str | Path) -> None:
+def test_every_named_variable_exists(path: str | Path) -> None:
     known = {PREFIX + name.upper() for name in Settings.model_fields} | {URL_VARIABLE, KEY_VARIABLE}
-    named = variables((ROOT / path).read_text(encoding="utf-8")) - {"DARRM_PORT"}  # what a Service's link would make
+    named = variables((ROOT / path).read_text(encoding="utf-8")) - {"DARRM_PORT"}  # as made by the links of a Service
     assert named or path in KUBERNETES  # the proxy has none
     assert named <= known
 
 
-def test_every_path_that_is_asked_is_a_route() -> None:
+def test_every_requested_path_is_a_route() -> None:
     texts = [DOCKERFILE, *(path.read_text(encoding="utf-8") for path in [ROOT / "compose.yaml", *KUBERNETES])]
     asked = {path for text in texts for path in re.findall(r"(?:127\.0\.0\.1:8000|path: |\"8000\", \")(/[a-z]+)", text)}
     assert asked == {"/healthz", "/readyz"}
@@ -115,7 +115,7 @@ def test_the_final_stage_builds_nothing() -> None:
     assert all("--from=build" in line for line in re.findall(r"^COPY .*$", FINAL, re.MULTILINE))
 
 
-def test_the_image_is_run_by_a_number_that_is_not_root() -> None:
+def test_the_image_runs_as_a_numeric_user_other_than_root() -> None:
     assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE) == [f"{USER}:{USER}"]
 
 
@@ -123,10 +123,10 @@ def test_every_install_is_pinned() -> None:
     installs = re.findall(r"pip (?:--python \S+ )?install [^&]*", DOCKERFILE.replace("\\\n", " "))
     assert len(installs) == 3
     assert all("--require-hashes" in line or "--no-index" in line for line in installs)
-    assert "# syntax=" not in DOCKERFILE  # would fetch a builder by a tag
+    assert "# syntax=" not in DOCKERFILE  # this would fetch a builder by a tag
 
 
-def test_only_what_is_copied_is_sent_to_the_builder() -> None:
+def test_only_copied_files_are_sent_to_the_builder() -> None:
     sent = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line[:1] == "!"}
     copied = set()
     for line in re.findall(r"^COPY (?!--from)(?:--chmod=\d+ )?(.+)$", DOCKERFILE, re.MULTILINE):
@@ -136,15 +136,15 @@ def test_only_what_is_copied_is_sent_to_the_builder() -> None:
 
 
 @pytest.mark.parametrize("file", ["Dockerfile", "deploy/Dockerfile"])
-def test_what_an_image_carries_of_the_checkout_has_a_stated_mode(file: str) -> None:
-    """The mode in a checkout follows its umask: under 077, what root copies only root reads."""
+def test_files_of_the_checkout_have_a_stated_mode_in_the_image(file: str) -> None:
+    """The mode in a checkout depends on the umask: under 077 only root can read files that root copies."""
     lines = re.findall(r"^COPY (?!--from)(.+)$", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
     places = {line: line.split()[-1] for line in lines if line.split()[-1].startswith(("/opt/", "/usr/", "/etc/"))}
     assert places
     assert all(re.match(r"--chmod=(644|755) ", line) for line in places)
 
 
-# -------------------------------------------------------------------------------------------------------- what runs it
+# -------------------------------------------------------------------------------------------------------- deployments
 
 
 def test_compose_confines_both() -> None:
@@ -159,14 +159,14 @@ def test_compose_confines_both() -> None:
             COMPOSE["secrets"]
         )
         assert set(service["networks"]) <= set(COMPOSE["networks"])
-    assert COMPOSE["services"]["proxy"]["ports"] == ["${HTTPS_PORT:-443}:8443"]  # the only way in
+    assert COMPOSE["services"]["proxy"]["ports"] == ["${HTTPS_PORT:-443}:8443"]  # the only entry
     assert not [name for name in ("darrm", "database") if "ports" in COMPOSE["services"][name]]
     (front,) = COMPOSE["networks"]["front"]["ipam"]["config"]
-    # the proxy's own address: every other container of the network would be believed too
+    # only the address of the proxy, since a network would include all its containers
     proxy = COMPOSE["services"]["proxy"]["networks"]["front"]["ipv4_address"]
     assert COMPOSE["services"]["darrm"]["environment"]["DARRM_TRUSTED_PROXIES"] == proxy
     assert ip_address(proxy) in ip_network(front["subnet"])
-    address = COMPOSE["services"]["darrm"]["networks"]["front"]["ipv4_address"]  # which the proxy looks up once
+    address = COMPOSE["services"]["darrm"]["networks"]["front"]["ipv4_address"]  # which the proxy resolves once
     assert ip_address(address) in ip_network(front["subnet"])
     assert set(COMPOSE["services"]["proxy"]["networks"]) & set(COMPOSE["services"]["darrm"]["networks"]) == {"front"}
     assert COMPOSE["networks"]["back"]["internal"] is True
@@ -193,13 +193,15 @@ def test_the_secrets_folder_is_closed_to_other_users(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "secrets" / "keys").stat().st_mode) & 0o005 == 0o005
     for path in (tmp_path / "secrets").rglob("*.*"):
-        assert stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444  # the containers' users read what is mounted
+        assert (
+            stat.S_IMODE(path.stat().st_mode) & 0o444 == 0o444
+        )  # the users of the containers can read the mounted files
 
 
-def test_the_command_that_the_dockerfile_opens_with_starts() -> None:
+def test_the_command_at_the_head_of_the_dockerfile_starts() -> None:
     (command,) = re.findall(r"^# `docker run .*`\.$", DOCKERFILE, re.MULTILINE)
     variables_ = {name.lower(): value for name, value in re.findall(r"-e DARRM_([A-Z_]+)=(\w+)", command)}
-    with listen("0.0.0.0", 0) as listening:  # noqa: S104 - where the image's own command listens
+    with listen("0.0.0.0", 0) as listening:  # noqa: S104 - the address of the command of the image
         assert prepare(listening, cache_url="memory", **variables_).public
 
 
@@ -218,7 +220,7 @@ def test_a_pod_is_confined(name: str) -> None:
         assert {"cache", "tmp"} <= mounted
 
 
-def test_the_proxy_of_the_cluster_finds_what_the_image_expects() -> None:
+def test_the_proxy_of_the_cluster_has_the_files_that_its_image_expects() -> None:
     (proxy,) = [container for container in CONTAINERS.values() if container["name"] == "proxy"]
     text = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
     folder, configuration = re.findall(r'"-p", "(\S+)", "-c", "(\S+)/nginx.conf"', text)[0]
@@ -232,7 +234,7 @@ def test_the_proxy_of_the_cluster_finds_what_the_image_expects() -> None:
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_a_container_is_confined_and_bounded(name: str) -> None:
+def test_a_container_is_confined_and_limited(name: str) -> None:
     container = CONTAINERS[name]
     context = container["securityContext"]
     assert (context["readOnlyRootFilesystem"], context["allowPrivilegeEscalation"]) == (True, False)
@@ -245,7 +247,7 @@ def test_a_container_is_confined_and_bounded(name: str) -> None:
 def test_a_service_is_probed(name: str) -> None:
     container = SERVICES[name]
     assert {"startupProbe", "livenessProbe"} <= set(container)
-    if "127.0.0.1" in container["args"]:  # where the kubelet cannot come
+    if "127.0.0.1" in container["args"]:  # which the kubelet cannot reach
         assert all("exec" in probe for key, probe in container.items() if key.endswith("Probe"))
         assert "/readyz" in container["startupProbe"]["exec"]["command"][-1]
     else:
@@ -253,7 +255,7 @@ def test_a_service_is_probed(name: str) -> None:
         assert any(variable["name"] == "DARRM_KEYS" for variable in container["env"])
 
 
-def test_the_examples_python_is_python() -> None:
+def test_python_in_manifests_compiles() -> None:
     for container in CONTAINERS.values():
         commands = [container.get("command", []), *(p.get("exec", {}).get("command", []) for p in _probes(container))]
         for command in commands:
@@ -270,20 +272,20 @@ def _probes(container: dict[str, Any]) -> Iterator[dict[str, Any]]:
 UNIT = ROOT / "deploy" / "darrm.service"
 
 
-def test_the_unit_starts_what_exists_and_is_confined(tmp_path: Path) -> None:
+def test_the_unit_starts_an_existing_command_and_is_confined(tmp_path: Path) -> None:
     text = UNIT.read_text(encoding="utf-8")
     assert "serve" in VERBS
     assert variables(text) <= {PREFIX + name.upper() for name in Settings.model_fields}
     stop = int(re.findall(r"^TimeoutStopSec=(\d+)$", text, re.MULTILINE)[0])
     assert stop > Settings.model_fields["stop_seconds"].default + KILL_SECONDS
-    # The owner of a folder may replace the files in it: keys and settings must not be in one of the service's.
+    # The owner of a folder may replace its files: keys and settings must not be in a folder of the service.
     assert re.findall(r"^\w+Directory=.*$", text, re.MULTILINE) == [
         "StateDirectory=darrm",
         "WorkingDirectory=/var/lib/darrm",
     ]
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
-    unit = tmp_path / UNIT.name  # its program is installed where it says, and not here
+    unit = tmp_path / UNIT.name  # its program is not installed here
     unit.write_text(text.replace("/opt/darrm/bin/darrm", sys.executable))
     verified = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
@@ -294,8 +296,8 @@ def test_the_unit_starts_what_exists_and_is_confined(tmp_path: Path) -> None:
     assert rated.returncode == 0, rated.stdout[-200:] + rated.stderr  # exposure at most 1.5 of 10
 
 
-def test_a_job_of_slurm_has_its_noise_from_a_table_or_from_a_service(tmp_path: Path) -> None:
-    """Slurm runs a batch script by its shell: its own lines are comments to that."""
+def test_a_job_of_slurm_gets_its_gamma_from_a_table_or_a_service(tmp_path: Path) -> None:
+    """Slurm runs a batch script by its shell, for which its options are comments."""
     job = "from darrm_client import DarrmClient; from darrm_opt import Problem\n"
     job += "with DarrmClient() as client: print(client.gamma(Problem.from_allowance(K=5, m=2, epsilon=0.5)).exact)"
     key = create_key(tmp_path / "keys.json", "cluster")[1]
@@ -313,4 +315,4 @@ def test_a_job_of_slurm_has_its_noise_from_a_table_or_from_a_service(tmp_path: P
             command = ["bash", str(script), sys.executable, "-c", job]
             done = subprocess.run(command, capture_output=True, text=True, check=False, env=surroundings | more)
             assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
-    assert not [*tmp_path.glob("darrm.*")]  # the copy is gone
+    assert not [*tmp_path.glob("darrm.*")]  # the copy was removed

@@ -1,4 +1,4 @@
-"""Documentation that can fail: blocks are run, names are looked up, links are followed, made pages are made again."""
+"""Tests of the documentation: blocks are run, names resolved, links followed, generated pages regenerated."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ PUBLIC = (
     "solver_cache",
     "darrm_client",
 )
-"""Packages whose ``__all__`` is a promise."""
+"""Packages whose ``__all__`` is public."""
 
 OF_OTHERS = {"DARRM_URL", "DARRM_KEY", "DARRM_FORMAL_CHECKER", "DARRM_KERNEL", "DARRM_BUILD_KERNEL"}
-"""Variables of clients, of the checker, and of the compiled search, which are no settings of the service."""
+"""Variables of clients, of the checker and of the compiled search, which are not settings of the service."""
 
 
 BLOCKS = [block for name, text in DOCUMENTS.items() for block in blocks_of(name, text)]
@@ -88,7 +88,7 @@ def server(tmp_path: Path) -> Iterator[str]:
 # ------------------------------------------------------------------------------------------------ blocks
 
 
-def test_every_block_is_run_or_says_why_not() -> None:
+def test_every_block_is_run_or_has_a_reason_not_to() -> None:
     unknown = [
         str(b) for b in RUN if b.language not in {"sh", "pycon", "python", "r", "toml", "json", "text", "bibtex"}
     ]
@@ -98,7 +98,7 @@ def test_every_block_is_run_or_says_why_not() -> None:
 
 
 @pytest.mark.parametrize("name", sorted({block.document for block in of("pycon")}))
-def test_the_sessions_print_what_they_say(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sessions_print_the_output_shown(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert session(name, [block for block in of("pycon") if block.document == name]) == ""
 
@@ -110,9 +110,9 @@ def ran(command: list[str], folder: Path, environment: dict[str, str]) -> subpro
 
 
 @pytest.mark.parametrize("block", of("python"), ids=str)
-def test_a_program_runs(block: Block, shell: dict[str, str], tmp_path: Path) -> None:
+def test_programs_run(block: Block, shell: dict[str, str], tmp_path: Path) -> None:
     lines = ran([sys.executable, "-c", block.code], tmp_path, shell).stderr.splitlines()
-    assert [line for line in lines if not re.fullmatch(r"\w+: [\w ]+ …", line)] == []  # progress, if it is slow
+    assert [line for line in lines if not re.fullmatch(r"\w+: [\w ]+ …", line)] == []  # progress if it is slow
 
 
 @pytest.mark.parametrize("block", [b for b in of("sh") if "curl" not in b.code], ids=str)
@@ -149,7 +149,7 @@ def test_a_refused_request_is_answered_as_shown(server: str) -> None:
     assert answer.json()["status"] == answer.status_code
 
 
-def test_files_that_are_shown_can_be_read() -> None:
+def test_files_shown_are_valid() -> None:
     for block in [*of("toml"), *of("json")]:
         assert (tomllib.loads if block.language == "toml" else json.loads)(block.code), block
 
@@ -171,7 +171,7 @@ def commands_named() -> Iterator[tuple[str, str, list[str]]]:
 WITHOUT_OPTIONS = {"COMMAND", "help", "-h", "--help", "--version", "--print-completion"}
 
 
-def test_every_command_that_is_written_exists() -> None:
+def test_every_command_shown_exists() -> None:
     options = {verb: {"--help"} | flags(verb) for verb in VERBS}
     wrong = [
         f"{name}: darrm {verb} {' '.join(given)}"
@@ -187,7 +187,7 @@ def flags(verb: str) -> set[str]:
     return {name for each in declared if isinstance(each, CommandOption) for name in each.flag.split("/")}
 
 
-def test_every_verb_is_shown_at_work() -> None:
+def test_every_verb_has_an_example() -> None:
     shown = {verb for name, verb, _ in commands_named() if name not in MADE}
     assert set(VERBS) <= shown, f"no document has a line with {', '.join(set(VERBS) - shown)}"
 
@@ -223,7 +223,7 @@ def described() -> dict[str, Any]:
     return found
 
 
-def test_every_path_that_is_written_exists() -> None:
+def test_every_named_path_exists() -> None:
     paths = {re.sub(r"\{\w+\}", "{}", path) for path in described()["paths"]}
     named = {
         (name, path)
@@ -236,10 +236,10 @@ def test_every_path_that_is_written_exists() -> None:
 
 
 OF_THEIR_DATE = {"CHANGELOG.md", "docs/mutation.md"}
-"""Pages that say of themselves that names in them are those of a date."""
+"""Pages with names of a given date."""
 
 
-def test_every_python_file_that_is_written_exists() -> None:
+def test_every_named_python_file_exists() -> None:
     files = [f"/{path.relative_to(ROOT)}" for path in python_files()]
     named = {
         (name, path)
@@ -252,7 +252,7 @@ def test_every_python_file_that_is_written_exists() -> None:
     assert not wrong
 
 
-def test_every_name_of_the_package_that_is_written_exists() -> None:
+def test_every_named_object_of_the_package_exists() -> None:
     named = {
         (name, dotted)
         for name, text in DOCUMENTS.items()
@@ -273,7 +273,7 @@ def test_every_status_is_explained() -> None:
     }
     table = "\n".join(line for line in DOCUMENTS["docs/api.md"].splitlines() if line.startswith("| "))
     rows = {status for line in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for status in line.split(", ")}
-    assert rows == statuses | {"405"}  # which is of no operation: it is the answer to a method that is none
+    assert rows == statuses | {"405"}  # which belongs to no operation: the answer to an unknown method
     ended = {
         *re.findall(r"^\| `([a-z ]+)` \|", DOCUMENTS["docs/glossary.md"].split("## How a solve ends")[1], re.MULTILINE)
     }
@@ -302,7 +302,7 @@ def reference() -> str:
 
 @cache
 def anchors(text: str) -> set[str]:
-    """Return the anchors of a page: those of its headings, and those that are written out."""
+    """Return the anchors of a page: of headings, and explicit ones."""
     found = set()
     for title in re.findall(r"^#+ (.+?)(?: \{ #[\w-]+ \})?$", text, re.MULTILINE):
         plain = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", title)
@@ -310,24 +310,24 @@ def anchors(text: str) -> set[str]:
     return found | {*re.findall(r"\{ #([\w-]+) \}", text)}
 
 
-def test_every_link_leads_somewhere() -> None:
+def test_every_link_has_a_target() -> None:
     for name, document in DOCUMENTS.items():
         text = re.sub(r"```.*?```", "", document, flags=re.DOTALL)
         for target in re.findall(r"\]\(([^)\s]+)\)|(?:src|href)=\"([^\"]+)\"", text):
             path, _, anchor = (target[0] or target[1]).partition("#")
             if ":" in path:
-                continue  # elsewhere: not asked here
+                continue  # external, not tested here
             there = os.path.normpath(Path(name).parent / path if path else name)
-            # A made page has no place in the repository: only another one, on the site, leads there.
+            # A generated page is not in the repository: only pages of the site link to it.
             assert (ROOT / there).is_file() or (name in MADE and there in MADE), f"{name}: {path}"
             if anchor:
                 assert anchor in anchors(DOCUMENTS[there]), f"{name}: {path}#{anchor}"
 
 
-# ------------------------------------------------------------------------------------------------ what is made
+# ------------------------------------------------------------------------------------------------ generated pages
 
 
-def test_made_pages_are_on_the_site_and_not_in_the_repository() -> None:
+def test_generated_pages_are_on_the_site_and_not_in_the_repository() -> None:
     tracked = subprocess.run(["git", "ls-files", "docs"], cwd=ROOT, capture_output=True, text=True, check=False)
     assert not MADE.keys() & {*tracked.stdout.split()}
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
@@ -346,7 +346,7 @@ runpy.run_module("mkdocs", run_name="__main__", alter_sys=True)
 
 
 @pytest.mark.slow
-def test_the_site_is_built_strictly_and_needs_nothing_from_elsewhere(tmp_path: Path) -> None:
+def test_the_site_is_built_strictly_without_external_resources(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", SITE, "build", "--strict", "--site-dir", str(tmp_path / "site")],
         cwd=ROOT,
@@ -366,7 +366,7 @@ def test_the_site_is_built_strictly_and_needs_nothing_from_elsewhere(tmp_path: P
 
 
 def test_the_shelf_for_users_is_short() -> None:
-    """A reader finishes it in two hours: what only a checker needs goes to the second shelf."""
+    """A reader finishes it in two hours: material for checkers is on the second shelf."""
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = re.findall(
         r"^      - (?:.*: )?(\w+\.md)$",
@@ -378,7 +378,7 @@ def test_the_shelf_for_users_is_short() -> None:
     assert sum(len(re.findall(r"\S*\w\S*", DOCUMENTS[f"docs/{page}"])) for page in pages) <= 20_000
 
 
-def test_the_limits_that_pages_state_are_those_of_the_code() -> None:
+def test_limits_on_pages_are_those_of_the_code() -> None:
     stated = {
         "classes": (
             f"more than {MAX_PARTITIONS:,} partitions, or of groups with more than {MAX_CORNERS // 10**6} million",
@@ -394,8 +394,8 @@ def test_the_limits_that_pages_state_are_those_of_the_code() -> None:
     assert [text for name, texts in stated.items() for text in texts if text not in pages[name]] == []
 
 
-def test_every_page_that_the_code_names_exists() -> None:
-    """In docstrings, comments, help and error texts; test_tools.py has paths of its own as examples."""
+def test_every_page_named_in_code_exists() -> None:
+    """In docstrings, comments, help and error texts, except for the examples of test_tools.py."""
     others = ("Makefile", "Dockerfile", "compose.yaml", "SECURITY.md", ".ci/run", "deploy/*", "examples/**/*.ipynb")
     folders = (*(f"{folder}/**/*.py" for folder in FOLDERS), "api/page/*", "tests/container/*", "examples/*/*.yaml")
     named = {

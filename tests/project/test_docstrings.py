@@ -1,4 +1,4 @@
-"""Docstrings: a full contract for whatever the reference shows; every name in backticks exists."""
+"""Docstrings: complete for everything in the reference; every name in backticks exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.paths import ROOT
 REFERENCE = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
 
 
-def test_what_the_reference_shows_is_described_completely() -> None:
+def test_docstrings_of_the_reference_are_complete() -> None:
     found: dict[str, list[str]] = {}
     for path in re.findall(r"^::: (\S+)$", REFERENCE, re.MULTILINE):
         module, _, name = path.rpartition(".")

@@ -1,4 +1,4 @@
-"""The Opacus example: its data and its arithmetic everywhere; its training where PyTorch and Opacus are installed."""
+"""The Opacus example: data and arithmetic; training if PyTorch and Opacus are installed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def example() -> ModuleType:
     return module
 
 
-def test_it_reads_what_the_package_reads(example: ModuleType, tmp_path: Path) -> None:
+def test_it_reads_the_same_data_as_the_package(example: ModuleType, tmp_path: Path) -> None:
     dataset(tmp_path / "MNIST" / "raw", packed=True, train=100, test=50)
     (found,) = find_images(tmp_path)
     images, labels = pictures(100, 1)
@@ -41,7 +41,7 @@ def test_it_reads_what_the_package_reads(example: ModuleType, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("wanted", [Privacy(1.0, 1e-5), Privacy(8.0, 1e-3)])
-def test_replacing_a_record_costs_what_is_claimed(example: ModuleType, wanted: Privacy) -> None:
+def test_replacing_a_record_costs_the_stated_epsilon(example: ModuleType, wanted: Privacy) -> None:
     replaced = as_replace_one(example.added_or_removed(wanted))
     assert replaced.epsilon == wanted.epsilon
     assert replaced.delta == pytest.approx(wanted.delta, rel=1e-12)

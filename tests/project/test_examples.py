@@ -1,4 +1,4 @@
-"""The examples run, and print what they say they show."""
+"""The examples run and print the stated results."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from darrm_opt.record import solution_record
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
-LONGEST = 110  # lines that a worked example may have: one page to read
+LONGEST = 110  # maximum lines of an example: one page
 
 
 def printed(name: str, *words: str, code: int = 0, **settings: str) -> str:
-    """Return what an example prints, run as `python` runs it, here: most of a process of its own would be imports."""
+    """Return the output of an example, run in this process to save the imports."""
     path, ended = ROOT / "examples" / name, None
     out, err = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
@@ -39,7 +39,7 @@ def printed(name: str, *words: str, code: int = 0, **settings: str) -> str:
     return out.getvalue() + ("" if code == 0 else f"{err.getvalue()}{ended}")
 
 
-def test_each_is_a_page_and_is_run_by_a_test() -> None:
+def test_each_example_is_one_page_and_is_run_by_a_test() -> None:
     tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     assert len(EXAMPLES) >= 4
     for example in EXAMPLES:
@@ -48,7 +48,7 @@ def test_each_is_a_page_and_is_run_by_a_test() -> None:
 
 
 def compared(out: str) -> dict[str, str]:
-    """Return the table of mechanisms that an example prints."""
+    """Return the table of mechanisms printed by an example."""
     return dict(re.findall(r"^  (\w+) +([\d.]+|does not fit)$", out, re.MULTILINE))
 
 
@@ -66,7 +66,7 @@ def test_federated_signs() -> None:
     assert "Release the γ made for all queries together" in out
     before, after = numbers(r"distance to the truth \w+ +([\d.]+)", out)
     assert before == 2.5
-    assert 0 < after < 5.5  # how well it learns is chance: it cannot get further away than all steps together
+    assert 0 < after < 5.5  # its accuracy is random, but its distance is limited by the sum of all steps
 
 
 @pytest.mark.slow
@@ -77,7 +77,7 @@ def test_pate_with_overlapping_parts() -> None:
     assert float(shown["optimal_sequence"]) >= max(float(shown["optimal"]), float(shown["gnmax"])) > 0.9
     private, plain = numbers(r"right: ([\d.]+)", out)
     assert plain > 0.8
-    assert private >= 0.3  # 20 labels, each right more often than not
+    assert private >= 0.3  # 20 labels, each more often right than wrong
     assert "for nothing: True" in out
     assert "one label more is refused" in out
 
@@ -100,7 +100,7 @@ def test_federated_groups() -> None:
     assert out.startswith("23 tables, one for each attendance.")
     chances = [float(found) for found in re.findall(r"class [012], right with chance (0\.\d+)$", out, re.MULTILINE)]
     assert len(chances) == 6
-    assert min(chances) > 0.85  # what any hospital alone knows
+    assert min(chances) > 0.85  # the accuracy of a single hospital
     assert re.search(r"epsilon = 2\.40 for everybody;\n  records of phones: 2\.40;   records of hospitals: 1\.20", out)
 
 
@@ -117,13 +117,13 @@ def test_private_knn() -> None:
     out = printed("private_knn.py")
     plain, sampled, every = numbers(r"right ([\d.]+)", out)
     assert plain > 0.9
-    assert sampled > every + 0.3  # by chance of the draws, about 0.86 and 0.26
+    assert sampled > every + 0.3  # random, about 0.86 and 0.26
     assert out.count("(3.00, 1e-05)-DP") == 2
 
 
 def test_an_ensemble_of_prompts() -> None:
     out = printed("prompt_ensemble.py")
-    assert float(out.split("right ")[1]) > 0.75  # 0.84; a class at random is right in 0.25
+    assert float(out.split("right ")[1]) > 0.75  # 0.84; a random class has 0.25
     assert "optimal: 200 labels are (2.9" in out
 
 
@@ -145,7 +145,7 @@ def test_pate_with_ten_classes() -> None:
 
 
 @pytest.mark.slow
-def test_a_training_job_gets_its_gamma_from_the_service_or_else_from_a_table(tmp_path: Path) -> None:
+def test_a_training_job_gets_its_gamma_from_the_service_or_a_table(tmp_path: Path) -> None:
     problem = Problem.from_allowance(K=11, m=3, epsilon=0.1, Delta=1e-5)
     solution = solve(problem)
     table = tmp_path / "gammas.jsonl"
@@ -154,7 +154,7 @@ def test_a_training_job_gets_its_gamma_from_the_service_or_else_from_a_table(tmp
         served = printed("training_job.py", DARRM_URL=service.url)
     assert served.startswith(f"γ from http, designed for this very problem; utility {solution.utility:.4f}")
     assert served.endswith("done\n")
-    fallen = printed("training_job.py", "--table", str(table), DARRM_URL=service.url)  # nobody listens there any more
+    fallen = printed("training_job.py", "--table", str(table), DARRM_URL=service.url)  # the port is closed
     assert fallen.startswith("no γ from http: ServiceUnreachable")
     assert f"γ from file, designed for this very problem; utility {solution.utility:.4f}" in fallen
     failed = printed("training_job.py", code=1, DARRM_URL=service.url)
@@ -162,8 +162,8 @@ def test_a_training_job_gets_its_gamma_from_the_service_or_else_from_a_table(tmp
     assert "weight" not in failed
 
 
-def test_a_mechanism_of_ones_own() -> None:
-    # a program of its own: its class is a mechanism of the process from then on.
+def test_a_custom_mechanism() -> None:
+    # in a separate process, since its class remains registered
     program = [sys.executable, str(ROOT / "examples" / "own_mechanism.py")]
     out = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True).stdout
     epsilon = float(re.search(r"20 releases: epsilon = ([\d.]+)", out)[1])  # type: ignore[index]

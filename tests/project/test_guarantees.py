@@ -1,4 +1,4 @@
-"""The table of guarantees: it names every public function that promises something, and what it names exists."""
+"""The table of guarantees: it has every public function with a guarantee, and all its names exist."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ PUBLIC = (
     "darrm_opt.planning",
     "darrm_opt.plurality",
 )
-"""Packages whose ``__all__`` is a promise."""
+"""Packages whose ``__all__`` is public."""
 
 PROMISES = (
     *(DataDependentMoment, GnmaxNoise, Guarantee, LeakingStop, NoiseFunction),
     *(PerInstanceLoss, PrintedTheorem, SensitiveEpsilon, SensitiveRdp, UnsoundClaim),
 )
-"""Types that only something with a privacy claim returns, wherever in the package it is."""
+"""Types returned only by functions with a privacy claim, anywhere in the package."""
 
 NAMED = re.compile(r"epsilon|delta|guarantee|moment|failure|_kl$|budget|_lam_|_sigma$")
-"""Names of functions in rooms without ``__all__`` that return a claim as plain numbers."""
+"""Names of functions in modules without ``__all__`` that return a claim as plain numbers."""
 
 NUMBERS = (
     *("darrm_papers.moments_accountant", "darrm_papers.pate", "darrm_opt.bagging"),
     "darrm_papers.he_wang_tao.generalisation",
 )
-"""Rooms whose functions are looked through by name as well."""
+"""Modules whose functions are also searched by name."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def entries() -> list[Entry]:
 
 
 def listed() -> list[str]:
-    """Return the names that the last section says to promise nothing of the kind."""
+    """Return the names without a guarantee, of the last section."""
     return re.findall(r"`([\w.]+)`", PAGE.partition("\n## Names that promise no privacy\n")[2])
 
 
@@ -78,7 +78,7 @@ def named(path: str) -> Any:
 
 
 def public_names() -> Iterator[str]:
-    """Yield what the reference shows, and what packages export, of the core and of the cache."""
+    """Yield the names of the reference and the exports of packages, of the core and of the cache."""
     for path in re.findall(r"^::: (\S+)$", REFERENCE, re.MULTILINE):
         if path.startswith(("darrm_opt.", "solver_cache.")):
             yield path
@@ -89,7 +89,7 @@ def public_names() -> Iterator[str]:
 
 
 def claiming() -> Iterator[str]:
-    """Yield the functions anywhere in the core that return a type of claim, or numbers by the name of one."""
+    """Yield the functions of the core that return a type of claim, or have the name of one."""
     types = {kind.__name__ for kind in PROMISES}
     for module in docstrings.modules("darrm_opt"):
         for name, thing in vars(module).items():
@@ -101,13 +101,13 @@ def claiming() -> Iterator[str]:
                 yield f"{module.__name__}.{name}"
 
 
-def test_every_built_in_mechanism_has_a_row_of_its_own() -> None:
+def test_every_built_in_mechanism_has_a_row() -> None:
     rows = {named(e.name) for e in entries() if inspect.isclass(named(e.name))}
     missing = {name: mechanism_class(name) for name in BUILT_IN if mechanism_class(name) not in rows}
     assert missing == {}, "add a row to docs/guarantees.md: proof, oracle test, status"
 
 
-def test_every_public_name_has_a_row_or_promises_nothing() -> None:
+def test_every_public_name_has_a_row_or_is_listed_without_a_guarantee() -> None:
     rows, nothing = {id(named(e.name)) for e in entries()}, {id(named(name)) for name in listed()}
     wanted = {*public_names(), *claiming()}
     assert len(wanted) > 150
@@ -115,7 +115,7 @@ def test_every_public_name_has_a_row_or_promises_nothing() -> None:
     assert missing == [], "add a row to docs/guarantees.md: proof, oracle test, status"
 
 
-def test_a_name_is_in_the_table_or_in_the_list_and_once() -> None:
+def test_a_name_is_once_in_the_table_or_in_the_list() -> None:
     names = [e.name for e in entries()] + listed()
     assert len(names) > 150
     assert sorted(names) == sorted(set(names))

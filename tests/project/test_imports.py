@@ -1,4 +1,4 @@
-"""Imports run one way, each solver has one file, and importing stays light.
+"""Imports run downwards, each solver has one file, and importing is light.
 
 The direction is read from the source (every module's syntax tree), so an import inside a function counts as
 much as one at the top. What importing loads is measured in a fresh interpreter.
@@ -60,7 +60,7 @@ LAYERS = (
 )
 
 FRAMEWORKS = {
-    # What a package must not know of: the core is mathematics, the cache is storage.
+    # Forbidden imports by package: the core is mathematics, the cache is storage.
     "darrm_opt": {"click", "fastapi", "filelock", "platformdirs", "pydantic", "pydantic_settings", "rich", "sqlalchemy"}
     | {"starlette", "typer", "uvicorn"},
     "solver_cache": {"click", "fastapi", "rich", "starlette", "typer", "uvicorn"},
@@ -83,15 +83,15 @@ FRAMEWORKS = {
 SOLVERS = {entry.package: name for name, entry in REGISTRY.items()}
 BACKENDS = "darrm_opt.design.backends"
 MAKERS = {"darrm_opt.tables.edge_program"}
-"""Programs with sparse rows and equations, which the backends lack: they ask `highs.new_highs` for an object."""
+"""Programs with sparse rows and equations, which the backends lack: they use `highs.new_highs`."""
 
 
 @dataclass(frozen=True)
 class Import:
     importer: str
-    imported: str  # dotted, as far as it names a module
+    imported: str  # the dotted name of a module
     line: int
-    runs: bool  # False under `if TYPE_CHECKING:`, which only the type checker follows
+    runs: bool  # False under `if TYPE_CHECKING:`, which is not executed
 
     def __str__(self) -> str:
         return f"{self.importer} (line {self.line}) imports {self.imported}"
@@ -113,7 +113,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def _last_name(node: ast.expr) -> str | None:
-    """Return what stands after the last dot of a name."""
+    """Return the part of a name after the last dot."""
     return getattr(node, "attr", getattr(node, "id", None))
 
 
@@ -168,7 +168,7 @@ def layer(module: str) -> int:
 
 
 def cycle(graph: dict[str, set[str]]) -> list[str]:
-    """Return one circle of the graph, or an empty list."""
+    """Return one cycle of the graph, or an empty list."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as err:
@@ -182,13 +182,13 @@ def test_packages_import_downwards() -> None:
     assert not wrong, "; ".join(map(str, wrong))
 
 
-def test_rooms_of_the_core_import_downwards() -> None:
+def test_folders_of_the_core_import_downwards() -> None:
     core = [i for i in all_imports() if top(i.importer) == top(i.imported) == "darrm_opt"]
     wrong = [i for i in core if layer(i.imported) > layer(i.importer)]
     assert not wrong, "; ".join(map(str, wrong))
 
 
-def test_rooms_of_one_layer_do_not_import_in_circles() -> None:
+def test_folders_of_one_layer_have_no_import_cycle() -> None:
     graph: dict[str, set[str]] = {}
     for i in all_imports():
         if top(i.importer) == top(i.imported) == "darrm_opt":
@@ -199,7 +199,7 @@ def test_rooms_of_one_layer_do_not_import_in_circles() -> None:
 
 
 def test_a_module_gives_each_name_one_value() -> None:
-    """Where two files become one, a constant of the second would take the place of one of the first, and no tool says so."""
+    """After merging two files a constant of one could replace that of the other, which no tool reports."""
     twice = []
     for path in (path for folder in FOLDERS.values() for path in folder.rglob("*.py")):
         body = tree_of(path).body
@@ -214,8 +214,8 @@ def test_a_module_gives_each_name_one_value() -> None:
     assert not twice
 
 
-def test_modules_do_not_import_in_circles() -> None:
-    """Not even for types alone: a type that two modules share stands below both."""
+def test_modules_have_no_import_cycle() -> None:
+    """Not even for types: a type shared by two modules is in a lower one."""
     graph: dict[str, set[str]] = {}
     known = modules()
     for i in all_imports():
@@ -232,7 +232,7 @@ BY_NAME = {
     "darrm_opt.mechanisms.base": "the file of a mechanism",
     "darrm_opt.optional_packages": "packages that may be missing",
 }
-"""Modules that import what a variable names, which no reader of sources sees, and what that is."""
+"""Modules that import by a variable name, invisible in the source, and the imported ones."""
 
 
 def test_modules_are_imported_by_name_in_few_places() -> None:
@@ -247,10 +247,10 @@ def test_modules_are_imported_by_name_in_few_places() -> None:
 
 
 CHANGED_GLOBALS = {
-    # What changes while a process runs, and is one for the process by its nature.
-    "api.access.clients": {"CURRENT_CLIENT"},  # a context variable: whose request this is
+    # State that is global to the process by nature.
+    "api.access.clients": {"CURRENT_CLIENT"},  # a context variable: the client of the request
     "api.observability.access_log": {"_CURRENT"},  # likewise
-    "api.observability.logs": {"_render", "_stream"},  # where and how the process logs
+    "api.observability.logs": {"_render", "_stream"},  # the logging of the process
     "api.observability.metrics": {"_LAG", "_PROCESSOR"},  # counters
     "api.observability.traces": {"_JOB_SPAN", "_tracer"},  # a context variable; where the process exports spans
     "darrm_opt": {"globals()"},  # names that are loaded on first use
@@ -258,7 +258,7 @@ CHANGED_GLOBALS = {
     "darrm_opt.process": {"_files", "_forks"},  # of this process, for its children
     "solver_cache.validate": {"PROOFS"},  # proofs of this process; an object with a lock and a bound
 }
-"""Names of modules whose objects change after the import; everything else is `functools.cache` or an object's own."""
+"""Names of modules whose objects change after the import; all else is `functools.cache` or in objects."""
 
 CHANGES = {
     *("add", "append", "clear", "discard", "extend", "inc", "insert", "move_to_end", "observe", "pop", "popitem"),
@@ -267,7 +267,7 @@ CHANGES = {
 
 
 def changed_globals(tree: ast.Module) -> set[str]:
-    """Return the names of a module that its functions bind anew, or whose objects they change by usual methods."""
+    """Return the names of a module that its functions rebind or whose objects they mutate by usual methods."""
     targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
     targets += [node.target for node in tree.body if isinstance(node, ast.AnnAssign)]
     names = {node.id for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)}
@@ -304,13 +304,13 @@ def test_each_solver_has_one_file(solver: str) -> None:
     assert importers == {f"{BACKENDS}.{SOLVERS[solver]}"} | (MAKERS if solver == "highspy" else set())
 
 
-def test_objects_of_highs_are_made_in_one_place() -> None:
-    # Another one would print: see the file that makes them.
+def test_objects_of_highs_are_created_in_one_file() -> None:
+    # Others would print: see that file.
     assert not [name for name, path in modules().items() if "highspy.Highs()" in path.read_text(encoding="utf-8")]
 
 
 def test_the_core_reaches_a_backend_only_through_the_registry() -> None:
-    # A direct import of a backend's file would load its solver whichever backend was asked for.
+    # A direct import of the file of a backend would always load its solver.
     files = {f"{BACKENDS}.{name}" for name in SOLVERS.values()}
     wrong = [i for i in all_imports() if i.imported in files and i.importer not in {f"{BACKENDS}.cvxpy", *MAKERS}]
     assert not wrong, "; ".join(map(str, wrong))
@@ -331,7 +331,7 @@ HEAVY = {
 
 
 def loaded_by(code: str) -> set[str]:
-    """Run code in a fresh interpreter and return the top-level packages it loaded."""
+    """Run code in a new interpreter and return the top-level packages it loaded."""
     report = (
         "import json, sys; print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})), file=sys.stderr)"
     )
@@ -341,17 +341,17 @@ def loaded_by(code: str) -> set[str]:
     return set(json.loads(run.stderr.splitlines()[-1]))
 
 
-def test_importing_the_core_loads_numpy_alone() -> None:
+def test_importing_the_core_loads_only_numpy() -> None:
     loaded = loaded_by("import darrm_opt")
     assert {"darrm_opt", "numpy"} <= loaded
     assert not loaded & (HEAVY | {"pydantic", "typer", "rich"})
 
 
-def test_the_core_shows_its_public_names_alone() -> None:
+def test_the_core_has_only_its_public_names() -> None:
     assert {name for name in dir(darrm_opt) if not name.startswith("_")} == {*darrm_opt.__all__} - {"__version__"}
 
 
-def test_what_a_gamma_costs_is_said_without_loading_tables() -> None:
+def test_a_total_of_a_gamma_does_not_load_tables() -> None:
     names = "[name for name in sys.modules if name.startswith('darrm_opt.tables')]"
     spec = "DesignSpec(Problem.from_allowance(K=301, m=3, epsilon=0.1))"
     loaded_by(
@@ -361,11 +361,11 @@ def test_what_a_gamma_costs_is_said_without_loading_tables() -> None:
     )
 
 
-def test_importing_the_cache_is_as_light() -> None:
+def test_importing_the_cache_is_light() -> None:
     assert not loaded_by("import solver_cache") & (HEAVY | {"pydantic", "typer", "rich"})
 
 
-# What neither the core nor the service needs: the extras that `serve` does not name, and the packages they bring.
+# Packages that neither the core nor the service needs: those of extras other than `serve`.
 OTHER_EXTRAS = {"scipy", "sklearn", "cvxpy", "gurobipy", "matplotlib", "dp_accounting", "flint", "numba", "pyarrow"}
 
 
@@ -386,7 +386,7 @@ def test_the_service_imports_without_other_extras(code: str) -> None:
     assert not loaded_by(without(OTHER_EXTRAS) + code) & OTHER_EXTRAS
 
 
-def test_the_core_alone_reads_a_file_of_answers(tmp_path: Path) -> None:
+def test_the_core_alone_reads_a_table_file(tmp_path: Path) -> None:
     problem = darrm_opt.Problem.from_allowance(K=5, m=2, epsilon=0.5)
     darrm_opt.solve(problem).save(tmp_path / "one.json")
     code = (
@@ -399,7 +399,7 @@ def test_the_core_alone_reads_a_file_of_answers(tmp_path: Path) -> None:
     assert not loaded_by(without(OTHER_EXTRAS | store) + code) & store
 
 
-def test_the_command_line_answers_help_without_loading_what_it_does_not_need() -> None:
+def test_the_command_line_prints_help_without_unneeded_imports() -> None:
     loaded = loaded_by("import sys; sys.argv = ['darrm', '--help']\nfrom darrm import main\nmain()")
     assert "darrm" in loaded
     assert not loaded & (HEAVY | {"api", "darrm_opt", "numpy", "rich", "solver_cache"})
@@ -415,7 +415,7 @@ def test_the_command_line_answers_help_without_loading_what_it_does_not_need() -
         ("if typing.TYPE_CHECKING:\n    import flint\nelse:\n    import json", [("flint", False), ("json", True)]),
     ],
 )
-def test_every_way_of_importing_is_found(source: str, expected: list[tuple[str, bool]]) -> None:
+def test_all_forms_of_import_are_found(source: str, expected: list[tuple[str, bool]]) -> None:
     known = frozenset({"darrm_opt.design", "darrm_opt.design.solver"})
     found = imports_of("somewhere", ast.parse(source), known)
     assert sorted((each.imported, each.runs) for each in found) == sorted(expected)

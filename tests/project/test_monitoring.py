@@ -36,7 +36,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def exposed() -> dict[str, set[str]]:
-    """Return the metrics of /metrics, each with the labels that it has."""
+    """Return the metrics of /metrics with their labels."""
     found: dict[str, set[str]] = {}
     with TestClient(create_app(Settings(cache_url="memory"))) as client:
         for line in client.get("/metrics").text.splitlines():
@@ -44,7 +44,7 @@ def exposed() -> dict[str, set[str]]:
                 found[match[1]] = set()
                 if match[2] == "histogram":
                     found[f"{match[1]}_bucket"] = {"le"}
-    # series with labels are exposed once they count something: their labels are those of their definition
+    # series with labels are exposed only after an event: their labels are those of their definition
     for collector in set(metrics.REGISTRY._collector_to_names):
         labels = set(collector._labelnames)  # type: ignore[attr-defined]  # of prometheus_client's metrics
         for name in metrics.REGISTRY._collector_to_names[collector]:
@@ -54,7 +54,7 @@ def exposed() -> dict[str, set[str]]:
     return found
 
 
-def test_every_metric_and_label_that_is_asked_exists(exposed: dict[str, set[str]]) -> None:
+def test_every_queried_metric_and_label_exists(exposed: dict[str, set[str]]) -> None:
     for name, expression in EXPRESSIONS.items():
         metrics_named = set(re.findall(r"\b(darrm_\w+|process_\w+|up)\b", expression))
         assert metrics_named, name
@@ -66,7 +66,7 @@ def test_every_metric_and_label_that_is_asked_exists(exposed: dict[str, set[str]
         assert asked <= known, name
 
 
-def test_every_value_that_is_asked_can_come() -> None:
+def test_every_queried_value_can_occur() -> None:
     values = {
         "found": set(metrics.LOOKUP_RESULTS),
         "why": set(metrics.REPLACEMENT_REASONS),
@@ -79,7 +79,7 @@ def test_every_value_that_is_asked_can_come() -> None:
         assert label not in values or set(wanted.split("|")) <= values[label]
 
 
-def test_every_metric_of_ours_is_described_and_drawn(exposed: dict[str, set[str]]) -> None:
+def test_every_metric_is_documented_and_plotted(exposed: dict[str, set[str]]) -> None:
     described = metrics.describe()
     drawn = " ".join(EXPRESSIONS.values())
     for metric in exposed:
@@ -88,7 +88,7 @@ def test_every_metric_of_ours_is_described_and_drawn(exposed: dict[str, set[str]
             assert metric in drawn, metric
 
 
-def test_the_process_its_loop_and_what_it_holds_have_alerts(exposed: dict[str, set[str]]) -> None:
+def test_the_process_its_loop_and_its_resources_have_alerts(exposed: dict[str, set[str]]) -> None:
     alerted = " ".join(rule["expr"] for rule in ALERTS)
     held = {"darrm_connections_open", "darrm_streams_open", "darrm_received_bytes", "darrm_unread_bytes"}
     for metric in held | {"darrm_loop_lag_seconds_bucket"} | {name for name in exposed if name.startswith("process_")}:
@@ -124,7 +124,7 @@ def test_the_overlay_fits_its_base() -> None:
     assert (annotations["prometheus.io/port"], annotations["prometheus.io/path"]) == (str(port), "/metrics")
     assert (
         next(v["value"] for v in container["env"] if v["name"] == "DARRM_METRICS") == "open"
-    )  # else the scrape is refused
+    )  # else scraping is refused
     (disruption,) = read(OVERLAY / overlay["resources"][1])
     assert disruption["spec"]["selector"]["matchLabels"].items() <= deployment["metadata"]["labels"].items()
     assert disruption["spec"]["maxUnavailable"] < next(

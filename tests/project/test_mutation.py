@@ -1,4 +1,4 @@
-"""The mutation campaign: what it changes, how a change reaches code that was imported before, and what it lists."""
+"""The mutation campaign: the mutants, their effect on imported code, and the lists of equivalent ones."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ CHANGES = {
 }
 
 
-def test_every_change_is_listed_once_and_none_of_a_docstring_or_an_annotation() -> None:
+def test_every_mutant_is_listed_once_and_none_is_in_a_docstring_or_an_annotation() -> None:
     listed = [mutant.key for mutant in mutants("m", SOURCE)]
     assert len(listed) == len(set(listed))
     assert set(listed) == CHANGES
 
 
-def test_a_change_reaches_what_was_imported_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_changes_code_imported_before(monkeypatch: pytest.MonkeyPatch) -> None:
     live, other = ModuleType("toy"), ModuleType("importer")
     live.__file__ = "toy.py"
     exec(compile(SOURCE, "toy.py", "exec"), vars(live))  # noqa: S102
@@ -81,7 +81,7 @@ def test_a_change_reaches_what_was_imported_before(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "toy", live)
     monkeypatch.setitem(sys.modules, "importer", other)
     bounded, box = vars(live)["bounded"], vars(live)["Box"]
-    vars(live)["LEVEL"] = vars(other)["LEVEL"] = 1000  # a number that Python keeps one of
+    vars(live)["LEVEL"] = vars(other)["LEVEL"] = 1000  # a number that Python caches
 
     def change(text: str) -> None:
         number = [mutant.change for mutant in mutants("toy", SOURCE)].index(text)
@@ -122,7 +122,7 @@ class Box:
 """
 
 
-def test_a_change_is_not_hidden_by_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mutant_is_not_hidden_by_a_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     live = ModuleType("test_toy")
     live.__file__ = "test_toy.py"
     monkeypatch.setitem(sys.modules, "test_toy", live)
@@ -140,16 +140,16 @@ def test_a_change_is_not_hidden_by_a_cache(monkeypatch: pytest.MonkeyPatch) -> N
         assert (product(3), box().size) == expected
 
 
-def test_a_mutant_knows_the_lines_without_which_no_test_can_tell() -> None:
+def test_a_mutant_has_the_lines_that_a_test_must_execute() -> None:
     spans = {mutant.change: mutant.span for mutant in mutants("m", CACHED)}
-    assert spans["2 → 3"] == range(0)  # executed on import: anything may depend on it
+    assert spans["2 → 3"] == range(0)  # executed on import, so any test may depend on it
     assert spans["5 → 6"] == range(4, 9)  # the signature
     assert spans["value > 10 → value >= 10"] == spans["10 → 11"] == range(9, 12)  # the head of the statement
     assert spans["0 → 1"] == range(12, 13)
     assert spans["7 → 8"] == range(19, 20)
 
 
-def test_words_and_roundings_are_not_mutated_as_code_is() -> None:
+def test_texts_and_roundings_have_their_own_mutations() -> None:
     listed = mutants(
         "m", "__all__ = ['one two']\ndef f(x):\n    return up(x + 1, 4) if x else error('two words', 'one')"
     )
@@ -160,13 +160,13 @@ def test_words_and_roundings_are_not_mutated_as_code_is() -> None:
 
 @cache
 def changes_of(module: str) -> tuple[str, list[Mutant]]:
-    """Return the source of a module of the core, or of a package, and its mutants."""
+    """Return the source of a module of the core or of a package, and its mutants."""
     place = ROOT / "darrm_opt" / module.replace(".", "/")
     source = (place / "__init__.py" if place.is_dir() else place.with_suffix(".py")).read_text(encoding="utf-8")
     return source, mutants(module, source)
 
 
-def test_every_target_can_be_changed_and_has_its_tests() -> None:
+def test_every_target_has_mutants_and_tests() -> None:
     for module, tests in TARGETS.items():
         source, changes = changes_of(module)
         assert len(changes) > 5
@@ -174,7 +174,7 @@ def test_every_target_can_be_changed_and_has_its_tests() -> None:
         assert all(file_of(name).exists() for name in tests)
 
 
-def test_what_is_known_as_equivalent_is_still_a_change_of_the_code() -> None:
+def test_every_mutant_listed_as_equivalent_still_exists() -> None:
     known, existing = equivalents(), set()
     for module in TARGETS:
         existing |= {mutant.key for mutant in changes_of(module)[1]}

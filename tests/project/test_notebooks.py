@@ -1,4 +1,4 @@
-"""Notebooks run cell by cell: the journeys print what is stored in them, the others show what can be shown."""
+"""Notebooks run cell by cell: journeys print their stored outputs, the others show displayable objects."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def test_a_notebook_runs_and_is_committed_without_outputs(name: str) -> None:
         assert (cell["outputs"], cell["execution_count"]) == ([], None)
         value = run_cell("".join(cell["source"]), names)
         for form, start in (("_repr_html_", "<div>"), ("_repr_svg_", "<?xml")):
-            if text := getattr(value, form, str)():  # a figure has no HTML of its own
+            if text := getattr(value, form, str)():  # a figure has no HTML form
                 assert text.startswith(start)
                 shown.append(form)
         assert value is None or repr(value)
-    assert "_repr_html_" in shown  # a solution shows itself
+    assert "_repr_html_" in shown  # a solution has one
 
 
 @pytest.mark.parametrize("name", JOURNEYS)
-def test_a_journey_prints_what_is_stored(name: str) -> None:
+def test_a_journey_prints_its_stored_outputs(name: str) -> None:
     stored, now = notebook(name), notebook(name)
     store_outputs(now)
     assert now == stored, "run python -m tools.notebooks"

@@ -1,4 +1,4 @@
-"""Other systems than Linux: what works where Python lacks POSIX, and which systems a wheel names."""
+"""Systems other than Linux: features without POSIX, and the platform tags of wheels."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ ABSENT = (
     *("O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "chown", "fchown", "fork", "forkpty", "geteuid", "getrandom", "getuid"),
     *("killpg", "mkfifo", "nice", "pread", "pwrite", "register_at_fork", "sched_getaffinity", "setsid", "sysconf"),
 )
-"""Names of `os` that Windows has not; macOS lacks some of them."""
+"""Names of `os` that Windows lacks; macOS lacks some of them."""
 
 
 def module_names() -> list[str]:
-    """Return all modules but those of the service, and those that run when they are imported."""
+    """Return all modules except those of the service and those that run on import."""
     folders = ("darrm", "darrm_client", "darrm_opt", "solver_cache")
     paths = [path.relative_to(ROOT).with_suffix("") for name in folders for path in (ROOT / name).rglob("*.py")]
     return sorted(".".join(path.parts).removesuffix(".__init__") for path in paths if path.name != "__main__")
@@ -95,7 +95,7 @@ Told = dict[str, tuple[int, str, str]]
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """Run programs without POSIX: copies of a process that has imported every module; how each ended and what it told."""
+    """Run programs without POSIX, as forks of a process with all modules; return exit codes and output."""
     folder = tmp_path_factory.mktemp("elsewhere")
     programs = {"library": LIBRARY, "command": COMMAND, "refused": REFUSED}
     script = f"MODULES, ABSENT, CODES = {module_names()!r}, {ABSENT!r}, {programs!r}\n{WITHOUT_POSIX}"
@@ -123,13 +123,13 @@ def test_the_command_works_without_posix(elsewhere: Told) -> None:
     assert len(json.loads(out)["gamma"]) == 6
 
 
-def test_what_needs_posix_says_so(elsewhere: Told) -> None:
+def test_features_that_need_posix_are_refused_clearly(elsewhere: Told) -> None:
     code, out, _ = elsewhere["refused"]
     said = [f"{feature} needs a POSIX system, such as Linux or macOS." for feature, _ in NEEDS_POSIX]
     assert (code, out.splitlines()) == (0, said)
 
 
-# ------------------------------------------------------------------------------------------ the wheel's tag
+# ------------------------------------------------------------------------------------------ wheel tags
 
 HOOK = ROOT / "hatch_build.py"
 
@@ -169,7 +169,7 @@ def test_a_wheel_names_the_oldest_systems_that_can_load_its_kernel(
     assert hook.platform_tag(tmp_path / "library") == tag
 
 
-def test_the_kernel_needs_the_c_library_alone(hook: ModuleType) -> None:
+def test_the_kernel_needs_only_the_c_library(hook: ModuleType) -> None:
     library = ROOT / hook.LIBRARY
     if not library.exists():
         pytest.skip("no kernel was compiled here")

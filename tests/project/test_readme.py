@@ -1,4 +1,4 @@
-"""The README's numbers, its picture and its entry for a bibliography. Its blocks are run as those of all pages are."""
+"""Numbers, picture and citation of the README. Its blocks are run like those of all pages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PICTURE = "docs/images/mnist.svg"
 
 
-def test_the_table_of_utilities_is_what_is_computed() -> None:
+def test_the_table_of_utilities_is_reproduced() -> None:
     problem = Problem.from_allowance(K=11, m=3, epsilon=0.0892, Delta=1e-4)
     solution = solve(problem)
     aim = solution.objective.linear_goal(problem.K)
@@ -40,7 +40,7 @@ def test_the_table_of_utilities_is_what_is_computed() -> None:
 
 
 @pytest.mark.slow
-def test_the_headline_is_what_is_computed() -> None:
+def test_the_headline_is_reproduced() -> None:
     found = compare(Problem(35, Privacy(0.1, 1e-5), Privacy(1.0)), 100, Privacy(3.0, 0.01), fresh=True)
     kept = {row.name: row.utility for row in found.rows}
     names = ("optimal_sequence", "subsampling", "gnmax", "laplace", "randomized_response")
@@ -52,7 +52,7 @@ def test_the_headline_is_what_is_computed() -> None:
     assert found.without_noise == ""
 
 
-def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
+def test_the_picture_is_that_of_its_command(tmp_path: Path) -> None:
     command = next(line for line in README.splitlines() if line.startswith("darrm solve") and "--plot" in line)
     drawn = tmp_path / "mnist.svg"
     arguments = command.removeprefix("darrm ").replace("mnist.json", str(tmp_path / "mnist.json"))
@@ -68,8 +68,8 @@ def test_the_picture_is_what_its_command_draws(tmp_path: Path) -> None:
     )
 
 
-def test_the_column_of_profiles_is_what_its_page_prints() -> None:
-    """test_docs runs that page: it designs γ, and computes each total by the exact recursion."""
+def test_the_column_of_profiles_is_that_of_its_page() -> None:
+    """test_docs runs that page, which designs γ and computes each total by the exact recursion."""
     page = (ROOT / "docs" / "voters.md").read_text(encoding="utf-8")
     printed = re.findall(r"^\w+ ([\d.]+) %, total \(([\d.]+), 0\.01\)$", page, re.MULTILINE)
     assert all(float(total) <= 3 for _, total in printed)

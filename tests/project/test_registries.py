@@ -1,4 +1,4 @@
-"""Registries own the names: what is added by the recipes of CONTRIBUTING.md is accepted everywhere.
+"""Registries: additions by the recipes of CONTRIBUTING.md are accepted everywhere.
 
 The additions are those of `tests/support/additions`: real processes start with them.
 """
@@ -31,12 +31,12 @@ NAMES = {
     "permute-and-flip": r"permute.?and.?flip",
     "exponential mechanism": r"^exponential$|selection:exponential|exponential.?mechanism",
 }
-"""What names a mechanism in an identifier or a string: any case, and every way of joining its words."""
+"""The name of a mechanism in an identifier or a string: in any case, with any separator."""
 
 
 @pytest.mark.parametrize("mechanism", NAMES)
 def test_a_mechanism_is_named_in_few_files(mechanism: str) -> None:
-    """Its own file, the registry, and the search of checked noise; not comments and docstrings."""
+    """Its file, the registry, and the search for checked noise; except comments and docstrings."""
     files = {
         path
         for package in ("api", "darrm", "darrm_client", "darrm_opt", "solver_cache")
@@ -59,7 +59,7 @@ VOTERS = {"K": 5, "epsilon": 0.3}
 
 
 def darrm(*words: str, expected: int = 0) -> Any:
-    """Return what a verb answers as JSON, or what it says where it refuses."""
+    """Return the JSON of a verb, or its refusal."""
     environment = {**os.environ, "PYTHONPATH": ADDITIONS, "DARRM_CACHE_URL": "off"}
     done = subprocess.run([*PROGRAM, *words], capture_output=True, text=True, env=environment, check=False, timeout=120)
     assert done.returncode == expected, done.stderr
@@ -121,7 +121,7 @@ def test_a_new_mechanism_is_compared_and_planned(service: Service) -> None:
     assert options["linear"]["why"].startswith("γ grows by ")
 
 
-def test_a_new_question_is_answered_at_every_door(
+def test_a_new_question_is_answered_by_all_interfaces(
     service: Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.syspath_prepend(ADDITIONS.partition(os.pathsep)[0])

@@ -1,4 +1,4 @@
-"""The helpers that run many cases in a loop fail where one of the cases does."""
+"""Helpers that run many cases in a loop fail if one case fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from support.refusals import refuses
 from darrm_opt.errors import InvalidInput
 
 
-def test_every_case_is_run_and_one_that_fails_is_named() -> None:
+def test_every_case_is_run_and_a_failing_one_is_named() -> None:
     seen: list[tuple[int, str]] = []
 
     @for_each("number", [1, 2])
@@ -26,7 +26,7 @@ def test_every_case_is_run_and_one_that_fails_is_named() -> None:
     assert caught.value.__notes__ == ["where letter = 'b'", "where number = 2"]
 
 
-def test_a_refusal_is_of_the_value_that_is_wrong() -> None:
+def test_a_refusal_must_be_of_the_wrong_value() -> None:
     def call(size: int) -> None:
         raise InvalidInput("size", 2, f"nothing, and not {size}")
 

@@ -1,4 +1,4 @@
-"""The project's files about itself agree: locks with pyproject.toml, documents with Makefile and dependencies."""
+"""Project files agree: locks with pyproject.toml, documents with the Makefile and dependencies."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BROUGHT_ALONG = {
     "httptools": "uvicorn",
     "dask": "distributed",
     "pydantic_core": "pydantic",
-}  # part of the public interface of what brings them
+}  # part of the public interface of the package that installs them
 
 
 def text(name: str) -> str:
@@ -52,11 +52,11 @@ def project() -> dict[str, Any]:
     return tomllib.loads(text("pyproject.toml"))
 
 
-APART = {"flower"}  # extras that pin versions of what others bring, and stand in no lock and not in `all`
+APART = {"flower"}  # extras that pin versions of packages of others, in no lock and not in `all`
 
 
 def stated_requirements(project: dict[str, Any], *, dev: bool, apart: bool = True) -> list[Requirement]:
-    """Return every requirement that pyproject.toml states, but for the extra that names the others."""
+    """Return every requirement in pyproject.toml, except for the extra of all extras."""
     stated = [*project["project"]["dependencies"]]
     for extra, requirements in project["project"]["optional-dependencies"].items():
         stated += requirements if apart or extra not in APART else []
@@ -66,7 +66,7 @@ def stated_requirements(project: dict[str, Any], *, dev: bool, apart: bool = Tru
 
 
 def of_extras(project: dict[str, Any], names: set[str]) -> set[str]:
-    """Return the packages that the core and some extras ask for themselves."""
+    """Return the direct dependencies of the core and of some extras."""
     stated = {*map(Requirement, project["project"]["dependencies"])}
     for name in names:
         stated |= {*map(Requirement, project["project"]["optional-dependencies"][name])}
@@ -76,7 +76,7 @@ def of_extras(project: dict[str, Any], names: set[str]) -> set[str]:
 
 
 def locked(name: str) -> dict[str, tuple[Version, int]]:
-    """Return each package of a lock with its version and how many hashes it has."""
+    """Return each package of a lock with its version and number of hashes."""
     found: dict[str, tuple[Version, int]] = {}
     for entry in re.split(r"\n(?=\S)", re.sub(r"^\s*#.*\n", "", text(name), flags=re.MULTILINE)):
         head = re.fullmatch(r"([a-z0-9.-]+)==([^ ]+)( ; [^\\]+)? \\", entry.splitlines()[0])
@@ -92,12 +92,12 @@ def test_a_lock_pins_each_package_once_with_hashes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", LOCKS)
-def test_a_lock_names_no_place(name: str) -> None:
+def test_a_lock_contains_no_index_or_path(name: str) -> None:
     assert re.findall(r"://|--index|--extra-index|--find-links|--trusted|file:| @ |(?<!\w)/\w+", text(name)) == []
 
 
 @pytest.mark.parametrize("name", [RUNTIME, DEV])
-def test_a_lock_has_what_pyproject_asks_for(project: dict[str, Any], name: str) -> None:
+def test_a_lock_has_all_requirements_of_pyproject(project: dict[str, Any], name: str) -> None:
     versions = {package: version for package, (version, _) in locked(name).items()}
     missing = [
         str(r)
@@ -125,13 +125,13 @@ def test_the_tools_lock_extends_the_other() -> None:
     assert {package: dev.get(package) for package in runtime} == runtime
 
 
-def test_all_holds_every_extra(project: dict[str, Any]) -> None:
+def test_the_extra_all_has_every_extra(project: dict[str, Any]) -> None:
     extras = project["project"]["optional-dependencies"]
     (everything,) = map(Requirement, extras["all"])
     assert everything.extras == set(extras) - {"all"} - APART
 
 
-def test_what_is_imported_is_declared(project: dict[str, Any]) -> None:
+def test_imported_packages_are_declared(project: dict[str, Any]) -> None:
     declared = {canonicalize_name(r.name) for r in stated_requirements(project, dev=False)} | {*BROUGHT_ALONG}
     own = {"darrm", "darrm_opt", "solver_cache", "darrm_client", "api", "darrm_papers"}
     foreign = [
@@ -160,7 +160,7 @@ def test_the_supported_pythons_are_the_same_everywhere(project: dict[str, Any]) 
     assert workflow["jobs"]["checks"]["strategy"]["matrix"]["python"] == versions
 
 
-def test_the_workflow_runs_what_is_run_here() -> None:
+def test_the_workflow_runs_the_targets_of_the_makefile() -> None:
     job = yaml.safe_load(text(".github/workflows/ci.yml"))["jobs"]["checks"]
     assert [step["run"] for step in job["steps"] if step.get("name") == "All checks"] == ["bash .ci/run"]
     base = re.search(
@@ -172,7 +172,7 @@ def test_the_workflow_runs_what_is_run_here() -> None:
     assert job["container"]["image"] == f"python:${{{{ matrix.python }}}}-{base[1]}"
 
 
-def test_tests_can_interrupt_also_where_a_shell_ignores_interrupts() -> None:
+def test_tests_can_interrupt_even_if_the_shell_ignores_interrupts() -> None:
     check = "import conftest, signal; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     command = ["sh", "-c", 'trap \'\' INT; exec "$0" -c "$1"', sys.executable, check]
     assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == "True\n"
@@ -183,7 +183,7 @@ def verbs() -> set[str]:
     return {*phony.split()}
 
 
-def test_documents_name_verbs_that_exist() -> None:
+def test_documents_name_existing_targets() -> None:
     documents = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "papers").glob("*.md")]
     named = {verb for path in documents for verb in re.findall(r"`make ([a-z-]+)", path.read_text(encoding="utf-8"))}
     assert {"test", "lint", "lock"} <= named <= verbs()

@@ -1,4 +1,4 @@
-"""What is done with the repository: the bill of materials, the audit, links of the site, a release."""
+"""Tools of the repository: the bill of materials, the audit, links of the site, a release."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ IN_A_CHECKOUT = pytest.mark.skipif(not (ROOT / ".git").exists(), reason="a relea
 # ------------------------------------------------------------------------------------------------ lock and bill
 
 
-def test_a_lock_is_read_whole() -> None:
+def test_a_lock_is_read_completely() -> None:
     text = (ROOT / RUNTIME).read_text(encoding="utf-8")
     packages = pinned(RUNTIME)
     assert len(packages) == len(re.findall(r"^[a-z0-9.-]+==", text, re.MULTILINE))
@@ -37,7 +37,7 @@ def test_a_lock_is_read_whole() -> None:
     assert {asking for package in packages for asking in package.wanted_by} <= names
 
 
-def test_the_bill_has_every_package_and_leads_from_ours_to_each() -> None:
+def test_the_bill_of_materials_has_every_package_and_its_dependents() -> None:
     bill = sbom.bill("1.2.3")
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
     assert {each["name"]: each["version"] for each in bill["components"]} == {
@@ -83,7 +83,7 @@ def audited(tmp_path: Path, program: str | None) -> subprocess.CompletedProcess[
         ),
     ],
 )
-def test_an_audit_says_what_is_known_or_that_nothing_is(
+def test_an_audit_reports_known_vulnerabilities_or_none(
     program: str | None, status: int, said: str, tmp_path: Path
 ) -> None:
     done = audited(tmp_path, program)
@@ -109,7 +109,7 @@ def test_an_audit_says_what_is_known_or_that_nothing_is(
         ("[a](https://example.org/b)", "docs/index.md", "[a](https://example.org/b)"),
     ],
 )
-def test_links_lead_where_the_site_has_them(link: str, here: str, there: str) -> None:
+def test_links_are_rewritten_for_the_site(link: str, here: str, there: str) -> None:
     assert LINK.sub(lambda found: relinked(found, here), link) == there
 
 
@@ -127,12 +127,12 @@ GOOD = "# Changelog\n\n## [Unreleased]\n\n## [1.2.3] - 2026-12-01\n\n### Added\n
         ("# Changelog\n", "is None; it should be"),
     ],
 )
-def test_a_changelog_that_does_not_fit_is_refused(text: str, said: str) -> None:
+def test_a_changelog_of_another_version_is_refused(text: str, said: str) -> None:
     with pytest.raises(release.Refused, match=said):
         release.check_changelog(text, "1.2.3")
 
 
-def test_a_changelog_that_fits_is_not() -> None:
+def test_a_changelog_of_the_version_is_accepted() -> None:
     release.check_changelog(GOOD, "1.2.3")
 
 
@@ -144,7 +144,7 @@ def test_invalid_versions_are_refused(stated: str, tmp_path: Path) -> None:
         release.version_of(tmp_path)
 
 
-def test_archives_of_other_content_are_refused(tmp_path: Path) -> None:
+def test_archives_with_other_contents_are_refused(tmp_path: Path) -> None:
     wheel = tmp_path / "darrm_opt-1.2.3-py3-none-any.whl"
     papers = tmp_path / "darrm_papers-1.2.3-py3-none-any.whl"
 
@@ -182,7 +182,7 @@ def test_a_release_is_rehearsed(tmp_path: Path) -> None:
     files = release.make(tmp_path / "made", rehearsal=True)
     version = darrm_opt.__version__
     wheel, *others = [path.name for path in files]
-    # for every platform where there is no compiler, else for this one
+    # for all platforms if there is no compiler, else for this one
     assert re.fullmatch(rf"darrm_opt-{re.escape(version)}-py3-none-(any|manylinux_2_\d+_\w+)\.whl", wheel)
     assert others == [
         f"darrm_opt-{version}.tar.gz",
@@ -202,7 +202,7 @@ def addressed(folder: Path) -> Path:
 
 
 @pytest.mark.skipif(release.PLACEHOLDER not in (ROOT / "CITATION.cff").read_text(encoding="utf-8"), reason="released")
-def test_the_placeholders_become_the_repositorys_address(tmp_path: Path) -> None:
+def test_placeholders_become_the_address_of_the_repository(tmp_path: Path) -> None:
     release.fill_addresses(addressed(tmp_path), "https://forge.example/people/darrm-opt/")
     for name in release.ADDRESSED:
         before, after = ((folder / name).read_text(encoding="utf-8") for folder in (ROOT, tmp_path))

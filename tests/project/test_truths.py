@@ -1,4 +1,4 @@
-"""Options and names that a text states exist."""
+"""Options and names named in texts exist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TEXTS = [
 OTHER_PROGRAMS = re.compile(
     r"docker|\bcurl\b|\bpip\b|\bgit\b|\bmake\b|ARGS=|campaigns|apt-get|sha256sum|training_job|add_argument|wheel|hashes|uvicorn|npx|openapi-typescript|default-non-nullable"
 )
-"""A line that names one of these may have its options."""
+"""A line that names one of these programs may have its options."""
 
 OF_OTHER_PROGRAMS = (
     "docs/deploy.md",

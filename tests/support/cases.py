@@ -1,4 +1,4 @@
-"""Quick cases of one test, run in it: collecting, running and reporting each as a test takes longer than most take."""
+"""Quick cases within one test, since collecting and reporting each as a test takes longer."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ Test = Callable[..., None]
 
 
 def for_each(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Test], Test]:
-    """Run a test for each of the values as `pytest.mark.parametrize` does, as one test that says which case failed.
+    """Run a test for each of the values, like `pytest.mark.parametrize`, but as one test that names a failing case.
 
-    For tests without fixtures, which one case would leave to the next as it changed them. No case is skipped: the others
-    would be with it.
+    For tests without fixtures, which all cases would share. A case cannot be skipped: that would skip the others.
     """
     fields = (names,) if isinstance(names, str) else names
     cases = [dict(zip(fields, [case] if isinstance(names, str) else case, strict=True)) for case in values]

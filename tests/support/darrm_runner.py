@@ -1,4 +1,4 @@
-"""`darrm` in this process, for the many small cases, and as a process of its own, for the few that need one."""
+"""`darrm` in this process, for many small cases, or in a separate process, for those that need one."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ import pytest
 from darrm.cli import main, output
 from support.paths import ROOT
 
-PROGRAM = [sys.executable, "-c", "from darrm.cli import main; main()"]  # what the console script does
-SMALL = ("--K", "5", "--m", "2", "--epsilon", "0.5")  # a problem that is solved in milliseconds
+PROGRAM = [sys.executable, "-c", "from darrm.cli import main; main()"]  # as in the console script
+SMALL = ("--K", "5", "--m", "2", "--epsilon", "0.5")  # a problem solved in milliseconds
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a run came to."""
+    """The result of a run."""
 
     exit_code: int
     stdout: str
@@ -33,7 +33,7 @@ class Result:
 
 
 def run(*arguments: str, given: str = "") -> Result:
-    """Run `darrm` here, through its entry point, with ``given`` on stdin."""
+    """Run `darrm` in this process by its entry point, with ``given`` on stdin."""
     code: object = 0
     stdout, stderr = io.StringIO(), io.StringIO()
     with (
@@ -42,9 +42,9 @@ def run(*arguments: str, given: str = "") -> Result:
         contextlib.redirect_stderr(stderr),
     ):
         patch.setattr(sys, "argv", ["darrm", *arguments])
-        patch.setattr(output, "LOG_DELAY_SECONDS", 3600.0)  # a slow machine writes nothing more
+        patch.setattr(output, "LOG_DELAY_SECONDS", 3600.0)  # no progress lines on a slow machine
         patch.setattr(sys, "stdin", io.StringIO(given))
-        patch.setattr(gc, "freeze", lambda: None)  # as this process goes on, and what is frozen is never freed
+        patch.setattr(gc, "freeze", lambda: None)  # since this process continues, and frozen objects are never freed
         try:
             main()
         except SystemExit as end:
@@ -54,14 +54,14 @@ def run(*arguments: str, given: str = "") -> Result:
 
 
 def run_json(*arguments: str, given: str = "", exit_code: int = 0) -> Any:
-    """Return what `darrm … --json` prints, here; nothing is on stderr."""
+    """Return the JSON of `darrm … --json` in this process; stderr must be empty."""
     result = run(*arguments, "--json", given=given)
     assert (result.exit_code, result.stderr) == (exit_code, "")
     return json.loads(result.stdout)
 
 
 def refused(*arguments: str, given: str = "") -> str:
-    """Return the one message with which `darrm` refuses bad input: exit code 2, nothing on stdout."""
+    """Return the message with which `darrm` refuses invalid input: exit code 2, an empty stdout."""
     result = run(*arguments, given=given)
     assert (result.exit_code, result.stdout) == (2, "")
     lines = result.stderr.splitlines()
@@ -72,7 +72,7 @@ def refused(*arguments: str, given: str = "") -> str:
 def start(
     *arguments: str, cwd: Path, program: Sequence[str] = PROGRAM, stderr: Any = subprocess.PIPE, **settings: str
 ) -> subprocess.Popen[str]:
-    """Start a program, `darrm` itself if none is named, in ``cwd``, with ``settings`` in its environment."""
+    """Start a program, by default `darrm`, in ``cwd``, with ``settings`` in its environment."""
     ours = {"PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "utf-8"}
     environment = {**os.environ, **ours, **settings}
     streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": stderr}

@@ -1,6 +1,6 @@
-"""Enumeration of every outcome in rationals: slow, obvious and exact, the reference for the fast accountants.
+"""Enumeration of all outcomes in rationals: a slow, simple and exact reference for the accountants.
 
-e^ε is irrational, so it enters as a rational within 1e-60 of it (`exp_fraction`); everything after that is exact.
+e^ε is irrational, so it is a rational within 1e-60 of it (`exp_fraction`); everything else is exact.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def worst_mechanism(event: Privacy) -> list[Pair]:
 
 
 def enumerated_delta(mechanisms: Sequence[Sequence[Pair]], total_epsilon: float) -> Fraction:
-    """Return Σ (P − e^E·Q)₊ over all outcomes of the mechanisms run one after the other."""
+    """Return Σ (P − e^E·Q)₊ over all outcomes of the composed mechanisms."""
     odds = exp_fraction(total_epsilon)
     wholes, scaled = zip(*map(whole, mechanisms), strict=True) if mechanisms else ((), ())
     total = 0
@@ -51,21 +51,21 @@ def enumerated_delta(mechanisms: Sequence[Sequence[Pair]], total_epsilon: float)
 
 
 def whole(pairs: Sequence[Sequence[Fraction]]) -> tuple[int, list[list[int]]]:
-    """Return a common denominator, and the numerators: whole numbers are multiplied a dozen times as fast."""
+    """Return a common denominator and the numerators: integers are multiplied twelve times as fast."""
     common = math.lcm(*(p.denominator for pair in pairs for p in pair))
     return common, [[p.numerator * (common // p.denominator) for p in pair] for pair in pairs]
 
 
 def vote_pairs(gamma: NoiseFunction, affected: int) -> list[Pair]:
-    """Return every pair of chances of a 1 that fixed votes can show, where so many of them move."""
+    """Return all pairs of Pr[1] of fixed votes of which this many move."""
     ones, K = [(1 + Fraction(float(g))) / 2 for g in gamma.signed], gamma.K
     return [(ones[v], ones[w]) for v in range(K + 1) for w in range(K + 1) if abs(v - w) <= affected]
 
 
 def adaptive_bits_delta(regions: Sequence[Sequence[Pair]], total_epsilon: float) -> Fraction:
-    """Return the worst δ of single-bit releases, each chosen in the light of the bits before it.
+    """Return the worst δ of single-bit releases, chosen adaptively.
 
-    Source: W_t(a, b) = max over (p, q) of W_{t−1}(ap, bq) + W_{t−1}(a(1−p), b(1−q)), written down as it stands.
+    Source: W_t(a, b) = max over (p, q) of W_{t−1}(ap, bq) + W_{t−1}(a(1−p), b(1−q)).
     """
 
     wholes, scaled = zip(*map(whole, regions), strict=True) if regions else ((), ())

@@ -1,4 +1,4 @@
-"""The privacy constraint straight from the paper, in exact arithmetic: the oracle of the design's tests.
+"""The privacy constraint of the paper in exact arithmetic: the oracle of the tests of the design.
 
 Nothing here knows of blossoms, reflections, or the division by e^(mε). A voter at a corner answers 1 with probability
 p on the dataset and p′ on its neighbour; H is the mean of the signed γ under the Poisson-binomial distribution; a γ
@@ -25,24 +25,24 @@ from darrm_opt.problem import Problem
 
 Number = TypeVar("Number", Fraction, Decimal)
 
-DIGITS = 70  # digits that `Decimal` carries here: what it loses is below 1e-60, and doubles resolve 1e-16
-NEGLIGIBLE = Decimal("1e-55")  # more than `Decimal` loses over any test, less than any difference that matters
+DIGITS = 70  # digits of `Decimal` here: its errors are below 1e-60, those of doubles 1e-16
+NEGLIGIBLE = Decimal("1e-55")  # above all errors of `Decimal` in tests, below all relevant differences
 
 
 def precise() -> AbstractContextManager[Context]:
-    """Give `Decimal` its digits, and exponents beyond those of every double."""
+    """Give `Decimal` its digits and a range of exponents wider than that of doubles."""
     return localcontext(Context(prec=DIGITS, Emin=-999_999, Emax=999_999))
 
 
 @cache
 def exponential(epsilon: float) -> Decimal:
-    """Return e^ε, correctly rounded: asked for again and again."""
+    """Return e^ε, correctly rounded; cached."""
     with precise():
         return Decimal(epsilon).exp()
 
 
 def distribution(ones: Sequence[Number]) -> list[Number]:
-    """Return Pr[L = 0..K] where voter i answers 1 with probability ``ones[i]``, a voter at a time."""
+    """Return Pr[L = 0..K] if voter i answers 1 with probability ``ones[i]``, one voter at a time."""
     masses: list[Any] = [1]
     for t in ones:
         if_zero = [mass * (1 - t) for mass in masses] + [0]
@@ -66,7 +66,7 @@ def mean(coefficients: Sequence[Number], ones: Sequence[Number]) -> Number:
 
 @dataclass(frozen=True)
 class Voters:
-    """K voters and the privacy wanted of their majority, with every double taken as the rational that it is.
+    """K voters and the target of their majority, with every double as an exact rational.
 
     e^ε and e^(mε) are correctly rounded to `DIGITS` digits.
     """
@@ -79,7 +79,7 @@ class Voters:
 
     @classmethod
     def of(cls, problem: Problem) -> Voters:
-        """Return the voters of a problem, its numbers as they stand."""
+        """Return the voters of a problem, with its exact numbers."""
         return cls(problem.K, problem.voter.epsilon, problem.voter.delta, problem.target.epsilon, problem.target.delta)
 
     def corners(self) -> dict[str, tuple[Decimal, Decimal]]:
@@ -104,7 +104,7 @@ class Voters:
     def excess(self, gamma: Iterable[float], voters: Mapping[str, int]) -> Decimal:
         """Return (H(p) − c·H(p′) − (c − 1 + 2δ))/c at one multiset, c = e^(mε): private there if it is ≤ 0.
 
-        The division by c is the design's scale; it changes no sign.
+        The division by c is the scale of the design; it changes no sign.
         """
         with precise():
             growth = exponential(self.target_epsilon)
@@ -143,7 +143,7 @@ def multisets(K: int, corners: int, affected: int) -> set[tuple[int, ...]]:
 
 
 def random_multiset(rng: np.random.Generator, problem: Problem) -> dict[str, int]:
-    """Return voters of the constraint set, moving and resting in random shares, few kinds as often as many."""
+    """Return voters of the constraint set with random numbers of moving voters and of kinds."""
     labels = LABELS if problem.voter.delta > 0 else LABELS[:4]
     moving = int(rng.integers(0, problem.affected + 1))
     kinds = len(labels) - 2

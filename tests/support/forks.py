@@ -1,4 +1,4 @@
-"""A real child: what it says, or how it failed; or one that lives on."""
+"""Forked child processes: the result or the failure of one, or one that survives."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 def fork() -> int:
-    """Do as `os.fork`, also where there are threads, which is what is tried here."""
+    """Call `os.fork`, without its warning about threads, which tests have on purpose."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
@@ -18,7 +18,7 @@ def fork() -> int:
 
 @contextmanager
 def living_child() -> Iterator[None]:
-    """Fork a child that does nothing, and lives until this block ends."""
+    """Fork a child that does nothing until this block ends."""
     reader, writer = os.pipe()
     child = fork()
     if child == 0:
@@ -34,10 +34,10 @@ def living_child() -> Iterator[None]:
 
 
 def forked(act: Callable[[], str], depth: int = 1) -> str:
-    """Return what ``act`` returns in a child process, or in its child; fail with its traceback if it raises."""
+    """Return the result of ``act`` in a child process or in its child; fail with its traceback if it raises."""
     reader, writer = os.pipe()
     child = fork()
-    if child == 0:  # nothing may leave this branch: the child must not go on with the tests
+    if child == 0:  # the child must not leave this branch and run the tests
         os.close(reader)
         try:
             result = "+" + (act() if depth == 1 else forked(act, depth - 1))

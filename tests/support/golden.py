@@ -27,6 +27,6 @@ def problem_of(row: Row) -> Problem:
 
 
 def name(row: Row) -> str:
-    """Return what a test of this row is called."""
+    """Return the id of a test of this row."""
     voters = f"K={row['K']} m={row['m'] or '-'} epsilon={row['epsilon']} Delta={row['Delta']}"
     return f"{voters} r={row['affected']} {row['objective']}"

@@ -1,4 +1,4 @@
-"""Groups of voters by full enumeration: every map of the outcomes, every multiset, every set of outputs, no symmetry.
+"""Groups of voters by full enumeration: all maps of the outcomes, multisets and sets of outputs, without symmetry.
 
 Nothing is shared with the product. A voter's region is the polygon of the points (ε, δ) that it states; its outcomes
 are the edges of the upper boundary. A voter's corner is any of the C^m maps from its m outcomes to the classes, or only
@@ -25,27 +25,27 @@ Point = tuple[float, float]
 Points = Sequence[Point]
 Group = tuple[int, float, float]  # K, ε, Δ
 ProfileGroup = tuple[int, Points]
-Pair = tuple[list[Fraction], list[Fraction]]  # chances of each class before and after
+Pair = tuple[list[Fraction], list[Fraction]]  # probabilities of each class before and after
 
-NOTHING = Fraction(1, 10**50)  # chances below this come from e^ε, which is not exact: an edge of this length is none
+NOTHING = Fraction(1, 10**50)  # probabilities below this are rounding errors of e^ε: an edge of this length is none
 
 
 def points_of(group: Group | ProfileGroup) -> Points:
-    """The points that a group's voters state."""
+    """Return the points of the profile of the voters of a group."""
     return group[1] if len(group) == 2 else [(group[1], group[2])]
 
 
 def polygon(points: Points) -> list[tuple[Fraction, Fraction]]:
-    """The vertices (after, before) of the upper boundary of every point's region, from (0, 0) to (1, 1).
+    """Return the vertices (after, before) of the upper boundary of the region of all points, from (0, 0) to (1, 1).
 
     They are those crossings of two lines at which no other line is lower.
     """
     zero, one = Fraction(0), Fraction(1)
-    lines = [(zero, one)]  # slope, height: no chance is above 1
+    lines = [(zero, one)]  # slope, height: probabilities are at most 1
     for epsilon, delta in points:
         if not math.isinf(epsilon):
             slope = exp_fraction(epsilon)
-            # Of an event, Pr[S | before] ≤ e^ε·Pr[S | after] + δ; of its complement, with the data sets exchanged.
+            # Pr[S | before] ≤ e^ε·Pr[S | after] + δ for an event, and for its complement with the data sets exchanged.
             lines += [(slope, Fraction(delta)), (1 / slope, 1 - (1 - Fraction(delta)) / slope)]
     places = {zero, one}
     for (a, b), (c, d) in combinations(lines, 2):
@@ -65,13 +65,13 @@ def polygon(points: Points) -> list[tuple[Fraction, Fraction]]:
 
 
 def outcomes(points: Points) -> list[tuple[Fraction, Fraction]]:
-    """The chances (before, after) of each outcome, by falling likelihood ratio."""
+    """Return the probabilities (before, after) of each outcome, by decreasing likelihood ratio."""
     corners = polygon(points)
     return [(b[1] - a[1], b[0] - a[0]) for a, b in pairwise(corners)]
 
 
 def every_pair(points: Points, classes: int, *, monotone: bool = False) -> list[Pair]:
-    """The laws before and after of one voter at every map, or at those where each class has one run of outcomes."""
+    """Return the laws before and after of a voter at all maps, or at those in which each class has one run of outcomes."""
     edges = outcomes(points)
     pairs = []
     for chosen in product(range(classes), repeat=len(edges)):
@@ -88,12 +88,12 @@ def every_pair(points: Points, classes: int, *, monotone: bool = False) -> list[
 
 @cache
 def votes_of(K: int, classes: int) -> list[tuple[int, ...]]:
-    """Every way in which K votes fall."""
+    """Return all vote counts of K votes."""
     return [votes for votes in product(range(K + 1), repeat=classes) if sum(votes) == K]
 
 
 def law_of(voters: Sequence[Sequence[Any]], classes: int) -> list[Any]:
-    """Chance of each of `votes_of`, voter by voter."""
+    """Return the probability of each of `votes_of`, voter by voter."""
     nothing = 0 * voters[0][0]
     law: dict[tuple[int, ...], Any] = {(0,) * classes: nothing + 1}
     for law_of_voter in voters:
@@ -107,7 +107,7 @@ def law_of(voters: Sequence[Sequence[Any]], classes: int) -> list[Any]:
 
 @dataclass
 class Enumeration:
-    """Every corner of a small problem.
+    """All corners of a small problem.
 
     Attributes:
         counts: every combination of the groups' counts.
@@ -160,9 +160,9 @@ class Enumeration:
         return cls(classes, classes + abstention, counts, np.array(before), np.array(after), corners, pairs)
 
     def optimum(self, worth: np.ndarray[Any, Any], *targets: Point) -> float:
-        """The largest Σ worth·x over all x that are private for every target, shape (counts, outputs).
+        """Return the largest Σ worth·x over all x that are private for every target, shape (counts, outputs).
 
-        Every set of outputs is a row. Rows enter as they are violated, until none of any corner is.
+        Every set of outputs is a row. Violated rows are added until there are none.
         """
         n, o = len(self.counts), self.outputs
         sets = [[float(j in s) for j in range(o)] for size in range(1, o) for s in combinations(range(o), size)]
@@ -189,7 +189,7 @@ class Enumeration:
             x = answer.x.reshape(n, o)
             before = len(seen)
             for t, (loss, delta) in enumerate(losses):
-                excesses = loss @ x @ np.array(sets).T - delta  # of every corner and set
+                excesses = loss @ x @ np.array(sets).T - delta  # for all corners and sets
                 for s, column in enumerate(excesses.T):
                     for corner in np.argsort(-column)[:50].tolist():
                         if column[corner] > 1e-11 and (t, s, corner) not in seen:
@@ -202,13 +202,13 @@ class Enumeration:
     def least_delta(
         self, probabilities: Callable[[Any], Sequence[Fraction]], epsilon: float, most: int = 4
     ) -> Fraction:
-        """The least δ ≥ 0 with which a table is (ε, δ)-DP, exact at the ``most`` corners where doubles find it worst."""
+        """Return the least δ ≥ 0 with which a table is (ε, δ)-DP, exact at the ``most`` worst corners in doubles."""
         return max(Fraction(0), self.worst_excess(probabilities, epsilon, 0.0, most))
 
     def worst_excess(
         self, probabilities: Callable[[Any], Sequence[Fraction]], epsilon: float, delta: float, most: int = 4
     ) -> Fraction:
-        """The largest Pr[S | before] − e^ε·Pr[S | after] − δ, exact at the ``most`` corners where doubles find it worst."""
+        """Return the largest Pr[S | before] − e^ε·Pr[S | after] − δ, exact at the ``most`` worst corners in doubles."""
         table = [probabilities(counts) for counts in self.counts]
         for row in table:
             assert sum(row) == 1
@@ -232,14 +232,14 @@ class Enumeration:
         return worst
 
     def plurality_worth(self) -> np.ndarray[Any, Any]:
-        """Chance of the counts where chances of the classes are uniform on the simplex, at the strict leader."""
+        """Return Pr[counts] at the strict leader if the probabilities of the classes are uniform on the simplex."""
         worth = np.zeros((len(self.counts), self.outputs))
         for place, groups in enumerate(self.counts):
             total = [sum(votes[c] for votes in groups) for c in range(self.classes)]
             ways = math.prod(
                 math.factorial(sum(votes)) // math.prod(math.factorial(v) for v in votes) for votes in groups
             )
-            chance = ways * math.prod(math.factorial(t) for t in total)  # Dirichlet(1), up to one constant
+            chance = ways * math.prod(math.factorial(t) for t in total)  # Dirichlet(1), up to a constant
             leaders = [c for c in range(self.classes) if total[c] == max(total)]
             if len(leaders) == 1:
                 worth[place, leaders[0]] = chance
@@ -247,7 +247,7 @@ class Enumeration:
 
 
 def random_problem(rng: np.random.Generator) -> dict[str, Any]:
-    """A small problem: classes, groups, target, affected, abstention."""
+    """Return a small problem: classes, groups, target, affected, abstention."""
     while True:
         classes, several = int(rng.choice([2, 2, 3, 3, 4])), int(rng.integers(1, 4))
         groups: list[Group] = []

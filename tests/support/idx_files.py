@@ -1,4 +1,4 @@
-"""IDX files of fives, eights and other classes, as MNIST is published: small, made by a seed."""
+"""Small seeded IDX files of ten classes, in the format of MNIST."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-SIDE = 6  # pixels along a side
+SIDE = 6  # pixels per side
 
 
 def idx(values: NDArray[np.uint8]) -> bytes:
-    """Return an IDX file, written from its definition."""
+    """Return an IDX file, by definition of the format."""
     return bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes()
 
 
 def pictures(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-    """Return pictures in which each class lights its own pixels, and their labels: all ten classes, in turn."""
+    """Return pictures in which each class sets different pixels, and their labels: all ten classes in turn."""
     generator = np.random.default_rng(seed)
     labels = (np.arange(count) % 10).astype(np.uint8)
     images = generator.integers(0, 100, size=(count, SIDE, SIDE), dtype=np.uint8)

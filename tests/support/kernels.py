@@ -1,4 +1,4 @@
-"""Searches by the compiled kernel and by NumPy, each at will."""
+"""Searches by the compiled kernel or by NumPy, as chosen."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from darrm_opt.design.kernel import library
 
 LOADED = library.kernel()
 
-HAS_KERNEL = LOADED is not None  # whether this installation was built where there was a C compiler
-PATHS = ("c", "numpy") if HAS_KERNEL else ("numpy",)  # what ``DARRM_KERNEL`` can say here
+HAS_KERNEL = LOADED is not None  # whether this installation was built with a C compiler
+PATHS = ("c", "numpy") if HAS_KERNEL else ("numpy",)  # the valid values of ``DARRM_KERNEL`` here
 
 
 @contextmanager
 def searched_by(path: str) -> Iterator[None]:
-    """Search by one of `PATHS` for a while."""
+    """Search by one of `PATHS` within the block."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("DARRM_KERNEL", path)
-        patched.setattr(library, "_load", lambda: LOADED)  # to load it anew takes as long as a short search
+        patched.setattr(library, "_load", lambda: LOADED)  # loading it again takes as long as a short search
         library.kernel.cache_clear()
         try:
             yield

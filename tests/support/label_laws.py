@@ -1,4 +1,4 @@
-"""Laws of the label of noisy vote counts, by enumeration: nothing is shared with the product."""
+"""Laws of labels of noisy vote counts, by enumeration, independent of the product."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Law = NDArray[np.float64]
 
 @cache
 def label_law(counts: Counts, sigma: float) -> Law:
-    """Chances of each class: the largest count plus discrete Gaussian noise, ties broken at random."""
+    """Return the probabilities of the classes: the largest count plus discrete Gaussian noise, ties broken uniformly."""
     reach = math.ceil(14 * sigma)
     noise = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2))
     noise /= noise.sum()
@@ -37,7 +37,7 @@ def label_law(counts: Counts, sigma: float) -> Law:
 
 
 def checked_law(counts: Counts, sigma: float, threshold: float, check_sigma: float) -> Law:
-    """Chances of each class and of ⊥, the last: a class leaves if the largest count plus noise is at least a threshold."""
+    """Return the probabilities of the classes and of ⊥, released unless the noisy largest count reaches a threshold."""
     reach = math.ceil(14 * check_sigma)
     values = np.arange(-reach, reach + 1)
     noise = np.exp(-(values**2) / (2 * check_sigma**2))
@@ -46,6 +46,6 @@ def checked_law(counts: Counts, sigma: float, threshold: float, check_sigma: flo
 
 
 def renyi(p: Law, q: Law, order: float) -> float:
-    """D_λ(p‖q) [nats]."""
+    """Return D_λ(p‖q) [nats]."""
     logs = order * np.log(p) - (order - 1) * np.log(q)
     return float(logs.max() + math.log(np.exp(logs - logs.max()).sum())) / (order - 1)

@@ -14,7 +14,7 @@ import uvicorn
 
 Answer = tuple[int, Any] | tuple[int, Any, dict[str, str]]
 Rule = Callable[[str, str, Any], Answer]
-"""From method, path and the JSON of the body to status, content (plain data, or bytes as they are) and headers."""
+"""A function of method, path and JSON body that returns status, content (plain data or bytes) and headers."""
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def serving(app: Any) -> Iterator[str]:
 
 
 class Ruled:
-    """An ASGI app that answers by a rule, and records the requests."""
+    """An ASGI app that answers by a rule and records the requests."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
@@ -57,7 +57,7 @@ class Ruled:
 
 
 class Switch:
-    """An ASGI app that passes on to another, which a test changes: starting a server takes longer than most tests."""
+    """An ASGI app that delegates to another, set by a test: starting a server takes longer than most tests."""
 
     def __init__(self) -> None:
         self.app: Any = None
@@ -71,11 +71,10 @@ class Switch:
 
 
 class Flaky:
-    """An ASGI app that misbehaves as a script says, once for each request, and then passes on to ``app``.
+    """An ASGI app that fails according to a script, one entry per request, and then delegates to ``app``.
 
     "503", "429", "502", "504": that status, with Retry-After: 0; "page": a proxy's page with 502; "break": an answer
-    that ends before its length; "late": half a second goes by first; "silent": no answer for as long as the client
-    waits.
+    that ends before its length; "late": half a second of delay; "silent": no answer while the client waits.
     """
 
     def __init__(self, app: Any, script: list[str]) -> None:
@@ -109,7 +108,7 @@ class Flaky:
 
 @contextmanager
 def raw(answer: Callable[[socket.socket, int], None]) -> Iterator[str]:
-    """Serve bytes: ``answer`` gets each connection, with its number from 0, when the request has begun to arrive."""
+    """Serve bytes: ``answer`` gets each connection and its number from 0, once the request starts to arrive."""
     stop = threading.Event()
 
     def accept(listener: socket.socket) -> None:
@@ -125,7 +124,7 @@ def raw(answer: Callable[[socket.socket, int], None]) -> Iterator[str]:
                     connection.recv(65536)
                     answer(connection, number)
                 except OSError:
-                    pass  # the client went away: what some tests are about
+                    pass  # the client disconnected, as in some tests
             number += 1
 
     with socket.create_server(("127.0.0.1", 0)) as listener:

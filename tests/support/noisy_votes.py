@@ -17,6 +17,6 @@ def vote_total(
     affected: int = 1,
     weight: float = 1.0,
 ) -> ReleaseTotal:
-    """Return the total of (kind, σ, count) or (kind, σ, count, noise), each."""
+    """Return the total of releases (kind, σ, count) or (kind, σ, count, noise)."""
     parts = [(VoteRelease(kind, sigma, *noise), count) for kind, sigma, count, *noise in releases]
     return total_of([(release.guarantee(classes, affected, weight), count) for release, count in parts], delta)

@@ -1,4 +1,4 @@
-"""Folders of the repository that tests read: the root, the tests themselves and their data."""
+"""Folders of the repository: the root, the tests and their data."""
 
 import os
 from pathlib import Path
@@ -8,4 +8,4 @@ ROOT = TESTS.parent
 DATA = TESTS / "data"
 
 SEARCH_PATH = os.pathsep.join([str(ROOT), str(TESTS)])
-"""PYTHONPATH of a process that imports the tests' helpers or a campaign."""
+"""PYTHONPATH of a process that imports helpers of the tests or a campaign."""

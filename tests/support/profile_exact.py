@@ -1,4 +1,4 @@
-"""Voters that state a privacy profile, by every multiset: half-planes intersected pair by pair, votes convolved."""
+"""Voters with a privacy profile, by all multisets: half-planes intersected pairwise, votes convolved."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from darrm_opt import NoiseFunction
 
 
 def random_gamma(K: int, draw: np.random.Generator) -> NoiseFunction:
-    """Return a γ that is flat, jagged, sorted, or nearly a step."""
+    """Return a γ that is flat, jagged, sorted, or almost a step."""
     upper = draw.uniform(0, 1, (K + 1) // 2) ** draw.choice([0.1, 1.0, 5.0])
     forms = [np.sort(upper), upper, (upper > 0.5).astype(float), np.round(upper, 1)]
     return NoiseFunction.from_upper_half(forms[int(draw.integers(4))], K)

@@ -1,4 +1,4 @@
-"""Refusals: what an `InvalidInput` names, by its fields; its sentence is tested once, with the class."""
+"""Refusals: the fields of an `InvalidInput`; its message is tested once, with the class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.cases import for_each
 
 @contextmanager
 def refused(argument: str, value: str | None = None) -> Iterator[pytest.ExceptionInfo[InvalidInput]]:
-    """Expect an `InvalidInput` for an argument, and, where given, for a value that prints so."""
+    """Expect an `InvalidInput` for an argument and, if given, for a value with this text."""
     with pytest.raises(InvalidInput) as caught:
         yield caught
     assert caught.value.argument == argument
@@ -24,9 +24,9 @@ def refused(argument: str, value: str | None = None) -> Iterator[pytest.Exceptio
 
 
 def refuses(call: Callable[..., object], valid: Mapping[str, Any], /, **wrong: Iterable[Any]) -> None:
-    """Expect that each wrong value of each argument is refused by the argument's name, where the others are valid.
+    """Expect that each wrong value of each argument is refused for that argument, with valid others.
 
-    A plain value is the one that the refusal shows; of a list or an array that may be a part.
+    A refusal shows a plain value; for a list or an array it may show a part.
     """
     assert all(wrong.values())
 

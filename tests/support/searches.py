@@ -1,4 +1,4 @@
-"""Slow and obvious searches for the worst case, against which the searches of the design are held."""
+"""Slow and simple searches for the worst case, the reference for those of the design."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def separable_worst_case(noise: NoiseFunction, constraint: PrivacyConstraint) ->
 
 
 def uneven(rng: np.random.Generator, K: int) -> NoiseFunction:
-    """Return a γ that is not monotone wherever K allows one."""
+    """Return a γ that is not monotone if K allows one."""
     noise = random_noise(rng, K, str(rng.choice(["uniform", "coin", "alternating", "spike", "small"])))
     return NoiseFunction.from_upper_half(noise.values[K // 2 + 1 :][::-1], K) if noise.is_monotone else noise
 

@@ -1,4 +1,4 @@
-"""`darrm serve` as a process of its own: what only a served program shows, and what a test asks of it."""
+"""`darrm serve` as a separate process, and requests to it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from solver_cache.process_pool import _BOOTSTRAP
 from support import waiting
 from support.darrm_runner import start
 
-LONGEST = 3600.0  # no server outlives this [s]: a campaign takes up to that
+LONGEST = 3600.0  # maximum lifetime of a server [s], that of a campaign
 
 PATIENT = {"DARRM_LOG_FORMAT": "json", "DARRM_WAIT_SECONDS": "60", "DARRM_HEAD_SECONDS": "60"}
-"""Settings for a busy machine, where a small solve, and the way of a request, may take seconds."""
+"""Settings for a busy machine, where a small solve or a request may take seconds."""
 
 QUIET = {"DARRM_LOG_LEVEL": "error", "DARRM_RATE": "0", "DARRM_BURST": "1000000"}
-"""Settings of a server that is asked as often as anyone likes."""
+"""Settings of a server without rate limits."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,17 @@ class Answer:
 
 
 class Served:
-    """A server under way.
+    """A running server.
 
     Args:
-        folder: where it runs.
+        folder: its working directory.
         arguments: of `darrm serve`.
-        settings: more of its environment.
+        settings: further environment variables.
 
     Attributes:
         process: of `darrm serve`.
-        url: where it listens.
-        log_file: what it writes to stderr: a pipe that nobody reads would fill, and hold the server up.
+        url: its address.
+        log_file: its stderr; an unread pipe would fill and block the server.
     """
 
     def __init__(self, folder: Path, *arguments: str, **settings: str) -> None:
@@ -77,7 +77,7 @@ class Served:
 
     @property
     def log(self) -> list[str]:
-        """The lines that it has logged."""
+        """The lines of its log."""
         text = self.log_file.read_text(encoding="utf-8")
         return text[: text.rfind("\n") + 1].splitlines(keepends=True)
 
@@ -92,22 +92,22 @@ class Served:
     def ask(
         self, path: str, method: str = "GET", body: bytes | Iterator[bytes] | None = None, **headers: str
     ) -> Answer:
-        """Ask once, on a connection of its own."""
+        """Send one request on a new connection."""
         connection = http.client.HTTPConnection(*self.address, timeout=300)
         with contextlib.closing(connection):
             header_fields = {name.replace("_", "-"): value for name, value in headers.items()}
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before it was all sent
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused before it was sent completely
                 connection.request(method, path, body, header_fields, encode_chunked=isinstance(body, Iterator))
             response = connection.getresponse()
             response_headers = {name.lower(): value for name, value in response.getheaders()}
             return Answer(response.status, response_headers, response.read())
 
     def connect(self) -> socket.socket:
-        """Open a bare connection."""
+        """Open a connection."""
         return socket.create_connection(self.address, timeout=300)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Send a signal, wait for the end, return the exit code."""
+        """Send a signal, wait for the end and return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(timeout=300)
 
@@ -117,7 +117,7 @@ class Served:
 
 
 def connected_from(service: Served, address: str, receive_buffer: int | None = None) -> socket.socket:
-    """Return a connection from an address of loopback, which stands for a machine of its own."""
+    """Return a connection from an address of loopback, which stands for another machine."""
     connection = socket.socket()
     if receive_buffer is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -128,7 +128,7 @@ def connected_from(service: Served, address: str, receive_buffer: int | None = N
 
 
 def received(connection: socket.socket) -> bytes:
-    """Return all that comes until the server closes; a reset after an answer is an end, too."""
+    """Return everything received until the server closes; a reset after an answer counts as the end."""
     found = b""
     with contextlib.suppress(ConnectionResetError):
         while more := connection.recv(65_536):
@@ -137,7 +137,7 @@ def received(connection: socket.socket) -> bytes:
 
 
 def status_from(service: Served, address: str, path: str, body: bytes = b"") -> int:
-    """Return the status of an answer to an address; 0 where the connection was closed without one."""
+    """Return the status of the answer to an address; 0 if the connection was closed without one."""
     head = f"{'POST' if body else 'GET'} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     content = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
     with connected_from(service, address) as connection:
@@ -156,7 +156,7 @@ def serving(folder: Path, *arguments: str, **settings: str) -> Iterator[Served]:
     try:
         yield server
         if process.poll() is None:
-            assert server.end() in {0, -signal.SIGKILL}  # where a test has killed it
+            assert server.end() in {0, -signal.SIGKILL}  # if a test has killed it
     finally:
         process.kill()
         process.communicate()
@@ -164,7 +164,7 @@ def serving(folder: Path, *arguments: str, **settings: str) -> Iterator[Served]:
 
 
 class Service(Served):
-    """A server over a store, which is asked by a client of its own once it answers.
+    """A server over a store with its own client.
 
     Args:
         url: of its store.
@@ -179,7 +179,7 @@ class Service(Served):
         self.wait()
 
     def wait(self) -> None:
-        """Wait until it answers; for minutes, where the machine is busy with much else."""
+        """Wait until it answers, for minutes on a busy machine."""
         end = time.monotonic() + 300
         while True:
             try:
@@ -192,11 +192,11 @@ class Service(Served):
 
     @property
     def solvers(self) -> list[int]:
-        """Process ids of its solver processes, whichever worker they belong to."""
+        """Return the process ids of the solver processes of all its workers."""
         return [pid for pid in family(self.process.pid)[1:] if _is_of_pool(pid)]
 
     def job(self, id: str, *, until: str | tuple[str, ...] = (), seconds: float = 300) -> dict[str, Any]:
-        """Return a job, once it is in one of these states."""
+        """Return a job once it is in one of these states."""
 
         def job() -> dict[str, Any] | None:
             found: dict[str, Any] = self.client.get(f"/v1/jobs/{id}").raise_for_status().json()
@@ -205,16 +205,16 @@ class Service(Served):
         return dict(waiting.until(job, seconds))
 
     def kill(self) -> None:
-        """End it as a power cut does, with all its workers: none has time for anything."""
-        for pid in family(self.process.pid):  # workers are children of the process that they are forked from
-            if not _is_of_pool(pid):  # solver processes must end by themselves
+        """Kill it with all its workers, as by a power failure."""
+        for pid in family(self.process.pid):  # workers are children of the fork server
+            if not _is_of_pool(pid):  # solver processes must end without a signal
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
         self.process.communicate()
         self.client.close()
 
     def stop(self) -> tuple[int, str]:
-        """End it in order; return its exit code and what it logged."""
+        """Stop it by SIGTERM; return its exit code and log."""
         self.client.close()
         self.process.terminate()
         self.process.communicate(timeout=300)
@@ -223,7 +223,7 @@ class Service(Served):
 
 @contextlib.contextmanager
 def service(url: str, cwd: Path, **settings: str) -> Iterator[Service]:
-    """Open a server, and end it in order unless it has ended."""
+    """Open a server, and stop it unless it has ended."""
     server = Service(url, cwd, 0, **settings)
     try:
         yield server
@@ -238,7 +238,7 @@ def service(url: str, cwd: Path, **settings: str) -> Iterator[Service]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process still runs (a zombie does not)."""
+    """Return whether a process still runs (a zombie does not)."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     except (FileNotFoundError, ProcessLookupError):
@@ -252,7 +252,7 @@ def gone(pids: list[int], seconds: float = 30) -> None:
 
 
 def workers_of(pid: int) -> list[int]:
-    """Return the workers of a server: the processes that answer requests, where it has several."""
+    """Return the worker processes of a server with several workers."""
     tree = children()
     spawned = [child for child in tree.get(pid, []) if b"multiprocessing.spawn" in command_line(child)]
     origins = [child for child in tree.get(pid, []) if b"multiprocessing.forkserver" in command_line(child)]
@@ -279,13 +279,13 @@ def children() -> dict[int, list[int]]:
 def family(pid: int) -> list[int]:
     """Return a process and its descendants."""
     tree, found = children(), [pid]
-    for parent in found:  # grows while it is walked
+    for parent in found:  # grows during iteration
         found += tree.get(parent, [])
     return found
 
 
 def command_line(pid: int) -> bytes:
-    """Return how a process was started; empty where it has ended."""
+    """Return the command line of a process, empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:

@@ -1,4 +1,4 @@
-"""Tasks for solver processes that do what a test needs and no solve does on command."""
+"""Tasks for solver processes with behaviour that no solve has on demand."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def break_down(_argument: Any, _report: Report) -> None:
 
 
 def break_down_in_own_words(_argument: Any, _report: Report) -> None:
-    """Raise what only this process knows, as one does that runs another version of the program."""
+    """Raise an error of a class that only this process has, as with another version of the program."""
     module = ModuleType("known_only_here")
     module.Odd = type("Odd", (Exception,), {"__module__": module.__name__})  # type: ignore[attr-defined]
     sys.modules[module.__name__] = module
@@ -82,7 +82,7 @@ def not_to_be_sent(_argument: Any, _report: Report) -> Any:
 
 
 def willing(argument: str, report: Report) -> None:
-    """Go on for ever, but listen: as a solve does, round after round."""
+    """Run forever, but check for cancellation in each round, like a solve."""
     Path(argument).write_text(str(os.getpid()), encoding="ascii")
     while True:
         report("still here")
@@ -90,14 +90,14 @@ def willing(argument: str, report: Report) -> None:
 
 
 def deaf(argument: str, _report: Report) -> None:
-    """Go on for ever, and never listen: as one endless program does."""
+    """Run forever without checks, like an endless linear program."""
     Path(argument).write_text(str(os.getpid()), encoding="ascii")
     while True:
         time.sleep(60)
 
 
 def kill_itself(argument: tuple[str, int], _report: Report) -> str:
-    """Die the first so many times, counted in a file."""
+    """Die the first few times, counted in a file."""
     path, deaths = Path(argument[0]), argument[1]
     earlier_deaths = path.stat().st_size if path.exists() else 0
     with path.open("a", encoding="ascii") as file:
@@ -108,7 +108,7 @@ def kill_itself(argument: tuple[str, int], _report: Report) -> str:
 
 
 def grow(argument: int, report: Report) -> int:
-    """Take so many MiB and keep them for a while."""
+    """Allocate this many MiB and keep them for a while."""
     memory = bytearray(argument * 2**20)
     memory[::4096] = b"x" * len(range(0, len(memory), 4096))
     for _ in range(200):
@@ -121,7 +121,7 @@ _HOARD: list[bytes] = []
 
 
 def hoard(argument: int, _report: Report) -> int:
-    """Keep so many MiB until the process ends, as a leak does."""
+    """Keep this many MiB until the process ends, like a leak."""
     _HOARD.append(os.urandom(2**20) * argument)
     return os.getpid()
 
@@ -133,7 +133,7 @@ def _progress(**changes: Any) -> dict[str, Any]:
 
 
 def endless_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
-    """Solve for ever, round after round; in place of `api.tasks.design.design_gamma`."""
+    """Solve forever, round after round; replaces `api.tasks.design.design_gamma`."""
     figures = {"utility": 0.25, "upper_bound": 0.5, "gap": 0.25, "violation": 0.125}
     for number in itertools.count(1):
         report(_progress(round=number, rows=argument[0].spec.problem.K, seconds=float(number), **figures))
@@ -142,13 +142,13 @@ def endless_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[st
 
 
 def deadly_gamma(_argument: tuple[DesignTask, float], _report: Report) -> dict[str, Any]:
-    """Die at once, each time; in place of `api.tasks.design.design_gamma`."""
+    """Die at once, each time; replaces `api.tasks.design.design_gamma`."""
     os.kill(os.getpid(), signal.SIGKILL)
     return {}
 
 
 def slow_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
-    """Solve a little later than `api.tasks.design.design_gamma` would."""
+    """Solve slightly later than `api.tasks.design.design_gamma`."""
     for _ in range(20):
         report(None)
         time.sleep(0.05)
@@ -156,15 +156,15 @@ def slow_gamma(argument: tuple[DesignTask, float], report: Report) -> dict[str, 
 
 
 def without_solver(argument: tuple[DesignTask, float], _report: Report) -> dict[str, Any]:
-    """Solve with a solver that is not installed; in place of `api.tasks.design.design_gamma`."""
+    """Solve with a solver that is not installed; replaces `api.tasks.design.design_gamma`."""
     package = {"gurobi": "gurobipy", "cvxpy": "cvxpy", "highs": "highspy"}[argument[0].backend]
-    with mock.patch.dict(sys.modules, {package: None}):  # how Python says that a module is not to be had
+    with mock.patch.dict(sys.modules, {package: None}):  # how Python marks a missing module
         open_backend(argument[0].backend, 1)
     return {}
 
 
 def highs_alone(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
-    """Solve where no other solver than HiGHS is installed; in place of `api.tasks.design.design_gamma`."""
+    """Solve with only HiGHS installed; replaces `api.tasks.design.design_gamma`."""
     if argument[0].backend == "highs":
         return design_gamma(argument, report)
     time.sleep(1.0)
@@ -172,10 +172,10 @@ def highs_alone(argument: tuple[DesignTask, float], report: Report) -> dict[str,
 
 
 class _Endless:
-    """Question whose answer never ends, and reports so now and then."""
+    """Question whose answer never ends and reports progress."""
 
     def answer(self, report: Report = lambda _: None) -> NoReturn:
-        """Compute for ever."""
+        """Compute forever."""
         while True:
             report(None)
             sum(range(200_000))
@@ -189,21 +189,21 @@ class EndlessTradeoff(_Endless, TradeoffQuestion):
     """Trade-off that never ends."""
 
 
-GATE = "TASKS_GATE"  # variable of the environment with the path of a file for which `BlockedTradeoff` waits
+GATE = "TASKS_GATE"  # environment variable with the path of the file that `BlockedTradeoff` waits for
 
 
 class BlockedTradeoff(TradeoffQuestion):
-    """Trade-off that begins once there is a file."""
+    """Trade-off that starts once a file exists."""
 
     def answer(self, report: Report = lambda _: None) -> Any:
-        """Wait, and answer."""
+        """Wait, then answer."""
         while not Path(os.environ[GATE]).exists():
             time.sleep(0.01)
         return super().answer(report)
 
 
 def gamma_of_few_voters(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
-    """Solve for up to 100 voters, and begin with more, but find nothing; in place of `design_gamma`."""
+    """Solve for up to 100 voters; with more, start but find nothing; replaces `design_gamma`."""
     while argument[0].spec.problem.K > 100:
         report(_progress())
         time.sleep(0.02)
@@ -211,7 +211,7 @@ def gamma_of_few_voters(argument: tuple[DesignTask, float], report: Report) -> d
 
 
 def gamma_with_incumbent(argument: tuple[DesignTask, float], report: Report) -> dict[str, Any]:
-    """Solve, but only until the gap is small, and then go on for ever with that γ; in place of `design_gamma`."""
+    """Solve until the gap is small, then run forever with that γ; replaces `design_gamma`."""
     record = design_gamma((replace(argument[0], gap=0.2), argument[1]), report)["record"]
     incumbent = {**record, "status": "interrupted"}
     while True:

@@ -47,7 +47,7 @@ def database_server() -> Iterator[postgres.Postgres]:
 
 @cache
 def kept_row(spec: DesignSpec) -> Row:
-    """Return the row that a solve leaves."""
+    """Return the row that a solve stores."""
     store = open_store("memory")
     assert cached_solve(spec.problem, spec.objective, spec.shape, store=store).stored
     [row] = store.rows()
@@ -55,7 +55,7 @@ def kept_row(spec: DesignSpec) -> Row:
 
 
 def rehashed(row: Row, record: str) -> Row:
-    """Return the row with another record, with a hash that fits, as anyone with write access could make it."""
+    """Return the row with another record and a matching hash, as anyone with write access could write it."""
     return replace(row, record=record, digest=digest(record))
 
 
@@ -67,7 +67,7 @@ def edited(row: Row, change: Callable[[dict[str, Any]], object]) -> Row:
 
 
 def setting(**values: Any) -> Callable[[dict[str, Any]], None]:
-    """Return the change of a record that sets members, those of members of it named ``outer__inner``."""
+    """Return a change of a record that sets members, nested ones as ``outer__inner``."""
 
     def change(record: dict[str, Any]) -> None:
         for path, value in values.items():

@@ -1,6 +1,6 @@
-"""Random problems and noise functions over everything that is accepted, for every test of the design.
+"""Random problems and noise functions over the accepted range, for all tests of the design.
 
-One set of rules, two sources of chance: `random_case` for a seeded generator, `problem_cases` for Hypothesis. Both
+The same distribution by two sources: `random_case` for a seeded generator, `problem_cases` for Hypothesis. Both
 reach K = 1 and even K; Δ = 0 and 1e-12..0.3; ε from 1e-4 to 4, inf, and 0 beside Δ > 0; targets up to 20 nats and 0; δ
 = 0, below Δ, the default, and large; records that reach 1..K voters.
 """
@@ -18,14 +18,14 @@ from darrm_opt.noise import Array, NoiseFunction
 from darrm_opt.problem import Privacy, Problem
 
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 19, 21, 24, 25, 31)
-"""Numbers of voters drawn from: small ones often, as most of what can go wrong does so there."""
+"""Numbers of voters to draw from: mostly small ones, where most errors show."""
 
 MAX_TARGET = 20.0  # largest target ε drawn [nats]
 
 
 @dataclass(frozen=True)
 class ProblemCase:
-    """The numbers as somebody wrote them, before they become canonical."""
+    """The numbers as given, before they become canonical."""
 
     K: int
     epsilon: float
@@ -36,7 +36,7 @@ class ProblemCase:
 
     @property
     def problem(self) -> Problem:
-        """The problem that these numbers stand for."""
+        """The problem with these numbers."""
         return Problem(
             self.K, Privacy(self.epsilon, self.Delta), Privacy(self.target_epsilon, self.delta), self.affected
         )
@@ -50,7 +50,7 @@ def _case(
     *,
     largest_Delta: float,
 ) -> ProblemCase:
-    """Draw the rest of a problem, given ways to draw one of many, a number of a range, and a whole number."""
+    """Draw the rest of a problem, given functions to draw a choice, a real number and an integer."""
     affected = K if among((0, 1)) else whole(1, K)
     epsilon = among((0.0, math.inf, 0.1, 1e-4, 4.0, *5 * [10 ** between(-4, math.log10(4))]))
     Delta = among((0.0, 0.0, 1e-12, largest_Delta, *4 * [10 ** between(-12, math.log10(largest_Delta))]))
@@ -64,13 +64,13 @@ def _case(
         m = among((1, 1, 0.01, (K + 1) / 2, K, between(0.1, K), between(1, K / 2 + 1), whole(1, K), math.inf))
         target = min(MAX_TARGET, m * epsilon)
     default = -math.expm1(min(K, target / epsilon) * math.log1p(-Delta)) if 0 < epsilon < math.inf else Delta
-    default = min(default, 0.999)  # beyond, it is 1 in all digits that a number of this size carries
+    default = min(default, 0.999)  # above, it is 1 in all digits of a double
     delta = among((0.0, default, default, Delta, Delta / 3, 10 ** between(-9, -0.5)))
     return ProblemCase(K, epsilon, Delta, target, delta, affected)
 
 
 def random_case(rng: np.random.Generator, sizes: Sequence[int] = SIZES, *, largest_Delta: float = 0.3) -> ProblemCase:
-    """Return one problem's numbers from a seeded generator."""
+    """Return the numbers of a problem from a seeded generator."""
     return _case(
         lambda options: float(options[int(rng.integers(len(options)))]),
         lambda low, high: float(rng.uniform(low, high)),
@@ -82,7 +82,7 @@ def random_case(rng: np.random.Generator, sizes: Sequence[int] = SIZES, *, large
 
 @st.composite
 def problem_cases(draw: st.DrawFn, sizes: Sequence[int] = SIZES, *, largest_Delta: float = 0.3) -> ProblemCase:
-    """Draw one problem's numbers."""
+    """Draw the numbers of a problem."""
     return _case(
         lambda options: float(options[draw(st.integers(0, len(options) - 1))]),
         lambda low, high: draw(st.floats(low, high, allow_nan=False)),

@@ -1,4 +1,4 @@
-"""Moments of one released bit of a noisy vote between two classes: what the papers' accountant would give, done exactly."""
+"""Moments of one released bit of a noisy vote between two classes, as by the accountant of the papers, but exact."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def law_moments(laws: LawPairs, orders: Iterable[float] = ORDERS) -> Array:
     moment, size = np.full((l.size, len(laws.on_data)), -np.inf), np.full(len(laws.on_data), 4.0)
     for p, other in zip(np.log(laws.on_data).T, np.log(laws.on_neighbour).T, strict=True):
         moment = np.logaddexp(moment, p + l * (p - other))
-        size -= p + other  # each logarithm carries a few ulps of itself; the order multiplies them
+        size -= p + other  # the error of each logarithm is a few ulps; the order multiplies it
     return np.asarray(np.max(moment + 2.0**-50 * (l + 1) * size, axis=1), dtype=np.float64)
 
 
 def epsilon_from_moments(moments: Array, n_queries: int, delta: float, orders: Iterable[float] = ORDERS) -> float:
-    """Return ε of ``n_queries`` queries whose moments are ``moments`` each: min over l of (T·α(l) + ln(1/δ))/l."""
+    """Return ε of ``n_queries`` queries with these moments each: min over l of (T·α(l) + ln(1/δ))/l."""
     return (
         float(np.min((n_queries * moments + log_one_over(delta)) / checked_orders(orders))) * GUARD
         if n_queries

@@ -1,4 +1,4 @@
-"""Waiting for what other threads and processes do, for minutes at most: a busy machine is not a failure."""
+"""Waiting for other threads and processes, for minutes at most: a busy machine is not a failure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-PAUSE = 0.03  # between two looks [s]: to ask a server more often takes more of the processor than what is waited for
+PAUSE = 0.03  # between two checks [s]: more frequent ones use more processor time than the work itself
 
 
 def until(look: Callable[..., Any], seconds: float = 300) -> Any:
-    """Look until what is seen is true, and return it."""
+    """Call a function until its result is true, and return it."""
     end = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < end, f"it did not come about: {found}"
@@ -23,7 +23,7 @@ def until(look: Callable[..., Any], seconds: float = 300) -> Any:
 
 
 async def until_in_loop(look: Callable[..., Any], seconds: float = 300) -> Any:
-    """The same in an event loop, which goes on meanwhile."""
+    """The same in an event loop, without blocking it."""
     end = time.monotonic() + seconds
     while not (found := look()):
         assert time.monotonic() < end, f"it did not come about: {found}"
@@ -32,7 +32,7 @@ async def until_in_loop(look: Callable[..., Any], seconds: float = 300) -> Any:
 
 
 def together(*works: Callable[[], object]) -> None:
-    """Call functions at the same time, each in a thread; fail if one does."""
+    """Call functions concurrently in threads; fail if one fails."""
     barrier = threading.Barrier(len(works))
 
     def begun(work: Callable[[], object]) -> None:
@@ -45,7 +45,7 @@ def together(*works: Callable[[], object]) -> None:
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Make a test of a coroutine function, which runs in an event loop of its own."""
+    """Make a test of a coroutine function, run in a new event loop."""
 
     @functools.wraps(test)
     def run(*arguments: Any, **named: Any) -> None:

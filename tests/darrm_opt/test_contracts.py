@@ -1,6 +1,6 @@
 """Contracts across versions: recorded files are read with the same meaning, and no answer is worse than recorded.
 
-The files are in ``data/contracts``; ``meaning.json`` and ``recorded.json`` hold what was recorded of them.
+The files are in ``data/contracts``; ``meaning.json`` and ``recorded.json`` are the recorded values.
 """
 
 from __future__ import annotations

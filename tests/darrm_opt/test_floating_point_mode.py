@@ -38,7 +38,7 @@ ON_X86 = pytest.mark.skipif(
 )
 
 MODES = {"flush to zero": 0x8000, "denormals are zero": 0x0040, "down": 0x2000, "up": 0x4000, "toward zero": 0x6000}
-"""Bits of MXCSR by what they change."""
+"""Bits of MXCSR by their effect."""
 
 _SOURCE = """
 #include <immintrin.h>

@@ -52,7 +52,7 @@ def test_equal_means_every_bit() -> None:
     assert one != [0.3, 0.3]
 
 
-def test_equal_noise_functions_hash_alike() -> None:
+def test_equal_noise_functions_have_equal_hashes() -> None:
     negative, positive = NoiseFunction([-0.0, -0.0]), NoiseFunction([0.0, 0.0])
     assert negative != positive or hash(negative) == hash(positive)
 

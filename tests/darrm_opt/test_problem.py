@@ -203,14 +203,14 @@ def test_the_allowance_is_recovered(m: float) -> None:
 
 
 @pytest.mark.parametrize("epsilon", [0.0, math.inf])
-def test_m_is_none_where_it_is_undefined(epsilon: float) -> None:
+def test_m_is_none_if_it_is_undefined(epsilon: float) -> None:
     asked = problem(m=None, epsilon=epsilon, target_epsilon=0.5, Delta=0.01)
     assert (asked.m, asked.target.delta) == (None, 0.01)  # by default one voter's Δ
 
 
 @pytest.mark.parametrize("epsilon", [5e-324, 1e-310, 2e-309])
 @pytest.mark.parametrize("Delta", [0.0, 0.3])
-def test_m_is_none_where_no_double_represents_it(epsilon: float, Delta: float) -> None:
+def test_m_is_none_if_no_double_represents_it(epsilon: float, Delta: float) -> None:
     tiny = problem(K=3, m=None, epsilon=epsilon, Delta=Delta, delta=None, target_epsilon=0.6)
     assert (tiny.m, tiny.target.delta) == (None, Delta)
     assert json.loads(canonical_json(problem_record(tiny)))["m"] is None

@@ -94,7 +94,7 @@ def test_a_record_has_these_fields() -> None:
 
 
 def test_reading_a_record_proves_nothing() -> None:
-    """A tampered γ is read as it stands; only `verify` says that it is not private."""
+    """A tampered γ is read unchanged; only `verify` refuses it."""
     record = through_json(solution_record(solution()))
     record["gamma"] = [1.0] * 6
     with pytest.raises(NotPrivate):

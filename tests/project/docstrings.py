@@ -92,7 +92,7 @@ def resolves(dotted: str, module: ModuleType | None = None) -> bool:
 
 
 def _imported(parts: list[str]) -> tuple[ModuleType, list[str]]:
-    """Return the module of the most parts of a dotted name, and the other parts."""
+    """Return the longest module of a dotted name, and the other parts."""
     for n in range(len(parts), 1, -1):
         with suppress(ModuleNotFoundError):
             return importlib.import_module(".".join(parts[:n])), parts[n:]

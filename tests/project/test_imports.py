@@ -132,7 +132,7 @@ def _statements(node: ast.AST, *, runs: bool = True) -> Iterator[tuple[ast.AST, 
 
 
 def imports_of(name: str, tree: ast.Module, known: frozenset[str]) -> Iterator[Import]:
-    """Yield what a module imports, by statement or by ``import_module("literal")``."""
+    """Yield the imports of a module, by statement or by ``import_module("literal")``."""
     for node, runs in _statements(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -252,7 +252,7 @@ CHANGED_GLOBALS = {
     "api.observability.access_log": {"_CURRENT"},  # likewise
     "api.observability.logs": {"_render", "_stream"},  # the logging of the process
     "api.observability.metrics": {"_LAG", "_PROCESSOR"},  # counters
-    "api.observability.traces": {"_JOB_SPAN", "_tracer"},  # a context variable; where the process exports spans
+    "api.observability.traces": {"_JOB_SPAN", "_tracer"},  # a context variable; the exporter of spans of the process
     "darrm_opt": {"globals()"},  # names that are loaded on first use
     "darrm_opt.design.backends.highs": {"_idle"},  # emptied objects of a library, which print when they are made
     "darrm_opt.process": {"_files", "_forks"},  # of this process, for its children

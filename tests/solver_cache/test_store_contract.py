@@ -242,7 +242,7 @@ def test_answers_to_foreign_claims_are_not_stored(store: Store) -> None:
     time.sleep(0.05)
     claimed(store, "lost", owner="you")
     answers = [row(key) for key in ("mine", "lost", "gone")]
-    assert store.complete("me", answers) == {"mine": row("mine")}  # with an expired lease that nobody took over
+    assert store.complete("me", answers) == {"mine": row("mine")}  # with an expired lease that was not taken over
     assert list(store.rows()) == [row("mine")]
     assert store.complete("you", answers) == {"lost": row("lost")}
 

@@ -111,7 +111,7 @@ class Enumeration:
 
     Attributes:
         counts: every combination of the groups' counts.
-        before: chances of the counts at each corner, doubles, shape (corners, counts).
+        before: probabilities of the counts at each corner, doubles, shape (corners, counts).
         after: the same for the neighbour.
     """
 

@@ -21,7 +21,7 @@ STORE_URLS: dict[str, Callable[[Path], str]] = {
     "sqlite": lambda folder: f"sqlite:///{folder / 'cache.sqlite'}",
     "postgresql": lambda _: postgres.server().new_store(),
 }
-"""The url of a new store, from a folder of its own."""
+"""The URL of a new store, given a folder."""
 
 
 @pytest.fixture(params=STORE_URLS)

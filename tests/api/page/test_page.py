@@ -790,7 +790,7 @@ def test_nothing_is_fetched_from_other_sites(visiting: Visiting) -> None:
     assert all(url.startswith(visit.server) for url in asked)
 
 
-def test_a_busy_server_is_asked_again(visiting: Visiting) -> None:
+def test_a_busy_server_is_requested_again(visiting: Visiting) -> None:
     visit = visiting()
     answers = iter([(429, "1"), (503, "2")])
 

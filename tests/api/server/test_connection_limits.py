@@ -1,6 +1,6 @@
 """Attacks on connections of a real server: each is limited, and other clients are still answered.
 
-Addresses of loopback stand for machines of their own. An attacker that only stalls would be waited for; every test
+Addresses of loopback stand for separate machines. An attacker that only stalls would be waited for; every test
 looks at what the server does at once, and none at how long it takes.
 """
 
@@ -149,7 +149,7 @@ def test_a_connection_is_reused(service: Served) -> None:
     ],
     ids=["nothing", "one byte", "an empty line", "half a head", "half a body", "half a head that expects"],
 )
-def test_waiting_connections_make_room(service: Served, sent: bytes) -> None:
+def test_waiting_connections_are_evicted(service: Served, sent: bytes) -> None:
     with held(service, sent, PER_ADDRESS + 2):
         assert polite(service) == {200}
         assert polite(service, ATTACKERS[0]) == {200}  # another client behind the same router

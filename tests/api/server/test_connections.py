@@ -68,7 +68,7 @@ def test_a_trusted_proxy_has_no_limit_per_address() -> None:
 
 
 @pytest.mark.parametrize("addresses", [["a", "a", "a", "b", "b", "c"], ["a", "a", "b", "b", "c", "d"]])
-def test_beyond_the_total_the_busiest_address_makes_room(addresses: list[str]) -> None:
+def test_above_the_total_a_connection_of_the_busiest_address_is_evicted(addresses: list[str]) -> None:
     registry = OpenConnections(LIMITS)
     connections = opened(registry, *addresses, "polite", "polite")
     assert not any(connection.evicted for connection in connections[-2:])

@@ -98,7 +98,7 @@ def test_what_is_no_class_is_charged_and_not_written(monkeypatch: pytest.MonkeyP
     assert set(labels("labels.csv")) <= {0, 1}
 
 
-def test_a_total_budget_is_kept_across_jobs() -> None:
+def test_a_total_budget_holds_across_jobs() -> None:
     name = written("votes.csv", votes(3))
     budget = ("--total-epsilon", "8", "--total-delta", "1e-6", "--fresh")
     assert label(name, "one.csv", *budget).exit_code == 0

@@ -79,7 +79,7 @@ def test_the_types_and_ranges_of_a_tool_are_those_of_the_fields() -> None:
     assert tools()["plan"]["properties"]["prior"]["type"] == "string"
 
 
-def test_what_a_tool_cannot_do_without_is_required() -> None:
+def test_necessary_arguments_of_a_tool_are_required() -> None:
     required = {tool: schema["required"] for tool, schema in tools().items()}
     assert required["verify"] == ["content"]
     assert required["cost"] == ["mechanism"]

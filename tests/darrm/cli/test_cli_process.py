@@ -89,7 +89,7 @@ def told_at_exit(expression: str, place: Path, words: list[str], more: dict[str,
     return result.stderr.strip()
 
 
-def test_a_small_solve_loads_only_what_it_uses(tmp_path: Path) -> None:
+def test_a_small_solve_loads_only_the_modules_it_uses(tmp_path: Path) -> None:
     # A small solve takes as long as its imports: each of these would take longer than the solve.
     loaded = set(told_at_exit("*{n.split('.')[0] for n in sys.modules}", tmp_path, ["solve", *SMALL]).split())
     assert {"numpy", "highspy", "darrm_opt"} <= loaded

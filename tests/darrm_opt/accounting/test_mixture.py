@@ -239,7 +239,7 @@ def test_the_smallest_counts_are_merged_if_groups_are_limited() -> None:
     assert law.parts(0.0, 2)[0][0].chance == pytest.approx(0.036, rel=1e-12)
 
 
-def test_the_chance_of_a_group_is_a_probability() -> None:
+def test_the_probability_of_a_group_is_at_most_1() -> None:
     assert AffectedDistribution((0.0, 0.75, 0.75)).parts(0.0, 1)[0] == [CountGroup(2, 1.0)]
 
 

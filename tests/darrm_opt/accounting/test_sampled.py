@@ -195,7 +195,7 @@ def test_if_each_voter_draws_checks_are_charged(classes: int, delta: float) -> N
     assert cost(label, 10, delta, drawn).epsilon < cost(few, 10, delta, drawn).epsilon < math.inf
 
 
-def test_the_chance_of_a_large_sample_with_replacement_is_rounded_up() -> None:
+def test_the_probability_of_a_large_sample_with_replacement_is_rounded_up() -> None:
     """Integers of ten million digits would take minutes."""
     chance = Sampling(10**6, 600_000, scheme="each-voter-with-replacement").chance
     exact = 1 - (1 - Decimal(1) / 10**6) ** 600_000

@@ -66,7 +66,7 @@ def test_a_loaded_file_is_verified(change: dict[str, object] | None, error: type
 
 
 def test_unverified_claims_of_a_file_are_documented(tmp_path: Path) -> None:
-    """The upper bound and the status do not follow from γ: a file may overstate them, and the documentation says so."""
+    """The upper bound and the status do not follow from γ: a file may overstate them, as documented."""
     path = tmp_path / "gamma.json"
     SOLUTION.save(path)
     record = json.loads(path.read_text("utf-8"))

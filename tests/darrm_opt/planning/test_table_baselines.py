@@ -220,7 +220,7 @@ def test_a_few_edges_find_the_rate_of_all_edges(problem: Problem) -> None:
         first = max(target.epsilon / (2 * problem.affected), 1e-3)
         expected = largest_fitting_from(fits, first, module.MAX_EDGE_RATE, module.EDGE_PRECISION)
         assert module._largest_edge_rate(problem, counted, module.EDGE_PRECISION) == expected
-    if problem.K == 20:  # few voters have hardly more partitions than evaluated edges
+    if problem.K == 20:  # few voters have little more partitions than evaluated edges
         assert looked_at.count(len(cells.partitions)) < len(looked_at) / 2
 
 

@@ -32,7 +32,7 @@ def test_an_undeclared_field_is_reported() -> None:
         Leaning.declared()
 
 
-def test_words_for_a_field_left_out_hold_where_the_default_is_none() -> None:
+def test_the_description_of_an_omitted_field_is_used_if_its_default_is_none() -> None:
     class Reaching(Question):
         affected: int | None = question_field(None)
 

@@ -118,7 +118,7 @@ def answers(task: Assignment) -> dict[str, str]:
     return {event.key: event.row.record for event in perform(task) if isinstance(event, Answer)}
 
 
-def test_warm_answers_do_not_depend_on_what_was_solved_before() -> None:
+def test_warm_answers_do_not_depend_on_earlier_solves() -> None:
     (batch,) = make_plan(grid_of(WARM).specs(), open_store("memory"), design_seconds).batches
     assert batch.lead is not None
     assert batch.lead == batch.specs[0]

@@ -1,4 +1,4 @@
-"""A mechanism that an installed package brings, by the entry point in the folder beside."""
+"""A mechanism of an installed package, by the entry point in the adjacent folder."""
 
 from darrm_opt.errors import InvalidInput
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism

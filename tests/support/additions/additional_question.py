@@ -1,4 +1,4 @@
-"""A question in one file: the sum of the votes of a pair of voters that are alike, which nobody needs."""
+"""A question in one file: the sum of the votes of two equal voters, as an example."""
 
 from typing import Any, ClassVar
 

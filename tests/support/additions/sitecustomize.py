@@ -1,4 +1,4 @@
-"""A backend, an objective, a baseline and a question, added to their registries; a mechanism is beside.
+"""A backend, an objective, a baseline and a question added to their registries; a mechanism is in the next file.
 
 Python imports this module when it starts, wherever its folder is on ``PYTHONPATH``: so the command line, the server and
 the processes of its pool all know the additions, and nothing else in the product says their names.

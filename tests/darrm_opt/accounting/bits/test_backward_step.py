@@ -244,7 +244,7 @@ def test_the_tail_of_the_losses_is_the_least_chernoff_bound(count: int, chance: 
     assert least * (1 - 1e-9) <= found <= least * 1.01
 
 
-def test_the_grid_ends_where_the_total_is_flat() -> None:
+def test_the_grid_ends_at_the_flat_end_of_the_total() -> None:
     """Without infinite losses: at the sum of all shifts, the tail of the losses, or the limit of all grids."""
     end = backward._grid_end
     shift = math.log(3)

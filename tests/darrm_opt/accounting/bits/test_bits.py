@@ -185,7 +185,7 @@ def test_between_grid_points_delta_is_linear_in_the_odds() -> None:
         CURVE.delta(-0.1)
 
 
-def test_a_total_epsilon_is_where_the_curve_meets_delta() -> None:
+def test_a_total_epsilon_is_the_one_at_which_the_curve_reaches_delta() -> None:
     assert CURVE.epsilon(0.6) == 0.0
     assert hardly_above(CURVE.epsilon(0.2), 0.5)
     assert hardly_above(CURVE.epsilon(0.1 + 1e-12), 1.0 - 1e-10, 1e-9)

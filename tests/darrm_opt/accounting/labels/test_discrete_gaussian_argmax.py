@@ -72,7 +72,7 @@ def decimals(law: Array) -> Law:
 
 
 def laws_by_rule(at_u: dict[int, Decimal], at_v: dict[int, Decimal], tie: tuple[int, int, bool]) -> Law:
-    """Return the chances of a, b and another class, from the rule."""
+    """Return the probabilities of a, b and another class, from the rule."""
     (t_a, t_b, a_first), chances = tie, [Decimal(0)] * 3
     for (u, p), (v, q) in product(at_u.items(), at_v.items()):
         a, b = u >= t_a and (u >= v if a_first else u > v), v >= t_b and (v > u if a_first else v >= u)

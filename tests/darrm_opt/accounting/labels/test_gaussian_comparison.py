@@ -49,7 +49,7 @@ def test_increases_and_last_orders_follow_their_formulas(move: Callable[..., Non
 
 @for_each("within_gaussian", [True, False])
 @for_each("proved", ["few", "all", "none"])
-def test_an_increment_is_searched_at_the_most_demanding_orders_and_proved_at_all(
+def test_an_increment_is_searched_at_the_most_demanding_orders_and_proved_at_all_orders(
     within_gaussian: bool, proved: str
 ) -> None:
     shares, asked, unit, s = np.array([0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1]), list[Any](), 0.25, 1.25

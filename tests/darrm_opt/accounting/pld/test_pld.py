@@ -1,4 +1,4 @@
-"""Privacy loss distributions: never below the exact optimum, close above it, and composable with others."""
+"""Privacy loss distributions: just above the exact optimum, and composable with others."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SETTINGS = [
 
 
 @for_each(("epsilon", "delta", "k", "total_delta"), SETTINGS)
-def test_never_below_the_optimum_and_above_by_the_guard_only(
+def test_epsilon_exceeds_the_optimum_by_no_more_than_the_guard(
     epsilon: float, delta: float, k: int, total_delta: float
 ) -> None:
     found = pld_composition(epsilon, delta, k, total_delta)
@@ -76,8 +76,8 @@ def test_delta_is_never_below_the_optimum_on_a_grid() -> None:
         assert exact <= total.delta(epsilon) <= exact + 2 * total.guard
 
 
-def test_the_guard_covers_what_the_library_loses() -> None:
-    """At (0.05, 0, 2000) the library's ε is below the exact optimum where δ is as small as its noise; ours is not."""
+def test_the_guard_covers_the_errors_of_the_library() -> None:
+    """At (0.05, 0, 2000) the ε of the library is below the exact optimum for δ near its noise; ours is not."""
     total = pld_of(Privacy(0.05), 0.05 / 100).repeated(2000)
     for epsilon in (0.1, 2.0, 8.0, 14.0):
         raw, exact = total._delta(epsilon), optimal_delta(0.05, 0.0, 2000, epsilon)
@@ -90,15 +90,15 @@ UNEVEN = {Privacy(0.3141, 1e-4): 20, Privacy(0.1177, 1e-4): 20, Privacy(0.5): 5}
 
 
 @pytest.mark.parametrize(("events", "above"), [(MIXED, 1e-5), (UNEVEN, 1e-4)])
-def test_different_events(events: dict[Privacy, int], above: float) -> None:
+def test_different_events_are_composed_in_any_order(events: dict[Privacy, int], above: float) -> None:
     exact = optimal_composition_of_sequence(events, 0.03).epsilon
     found = pld_composition_of_sequence(events, 0.03)
     assert exact <= found.privacy.epsilon <= exact + above
     assert pld_composition_of_sequence(dict(reversed(events.items())), 0.03) == found
 
 
-def test_a_profile_is_never_undercut() -> None:
-    """A Gaussian's profile, known exactly: at every ε the PLD's δ is above it, and closer on a finer grid."""
+def test_delta_is_never_below_the_profile() -> None:
+    """For the exact profile of a Gaussian mechanism: δ is above it, and closer on a finer grid."""
 
     def profile(epsilons: Array) -> Array:
         return np.array([gaussian_delta(0.4, epsilon) for epsilon in epsilons.tolist()])
@@ -110,7 +110,7 @@ def test_a_profile_is_never_undercut() -> None:
         gaps = []
         for epsilon in np.linspace(0, 2, 41).tolist():
             assert one.delta(epsilon) >= gaussian_delta(0.4, epsilon)
-            exact_twice = gaussian_delta(0.4 * 2**0.5, epsilon)  # two Gaussians are one with √2 the shift
+            exact_twice = gaussian_delta(0.4 * 2**0.5, epsilon)  # two Gaussians are one with √2 times the shift
             assert twice.delta(epsilon) >= exact_twice
             gaps.append(twice.delta(epsilon) - exact_twice)
         worst.append(max(gaps))
@@ -118,14 +118,14 @@ def test_a_profile_is_never_undercut() -> None:
     assert worst[1] < 1e-4
 
 
-def test_the_profile_of_a_mechanism_gives_its_own_pld() -> None:
+def test_the_profile_of_a_mechanism_gives_its_pld() -> None:
     event = Privacy(0.3, 1e-4)
     exact = optimal_composition(0.3, 1e-4, 50, 0.02).epsilon
     found = pld_from_profile(profile_of_event(event), discretisation=1e-3, max_loss=0.3).repeated(50).epsilon(0.02)
     assert exact <= found <= exact + 1e-6
 
 
-def test_extremes() -> None:
+def test_extreme_compositions_are_answered_or_refused() -> None:
     assert pld_composition(0.3, 1e-3, 0, 0.0).privacy == Privacy(0.0, 0.0)
     assert pld_composition(0.0, 1e-3, 3, 0.01).privacy.epsilon == 0.0
     with pytest.raises(DeltaTooSmall, match="that is the probability of an infinite loss") as caught:
@@ -133,19 +133,19 @@ def test_extremes() -> None:
     assert caught.value.floor >= least_possible_delta(1e-3, 3)
     with pytest.raises(TooMuchWork, match="Use a coarser discretisation"):
         pld_of(Privacy(0.3), 3e-5).repeated(10**7)
-    with pytest.raises(TooMuchWork, match=r"would need \d+ cells; the limit is 16777216"):  # before they are asked for
+    with pytest.raises(TooMuchWork, match=r"would need \d+ cells; the limit is 16777216"):  # before any allocation
         pld_of(Privacy(0.1, 1e-15), 0.1).repeated(10**13)
     with pytest.raises(TooMuchWork, match="needs more than"):
         pld_from_profile(profile_of_event(Privacy(0.3)), discretisation=1e-9, max_loss=1.0)
 
 
 @for_each("bad", [0.0, -1.0, float("inf"), float("nan"), True])
-def test_bad_discretisations_are_named(bad: float) -> None:
+def test_invalid_discretisations_are_refused(bad: float) -> None:
     with refused("discretisation"):
         pld_composition(0.3, 0.0, 2, 1e-3, discretisation=bad)
 
 
-def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_a_missing_library_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("dp_accounting", "dp_accounting.pld", "dp_accounting.pld.pld_pmf"):
         monkeypatch.setitem(sys.modules, name, None)
     total = pld_of(Privacy(0.3, 1e-3), 0.3).repeated(3)
@@ -163,7 +163,7 @@ def test_sequences_compose_every_class() -> None:
     exact = optimal_composition_of_sequence(events, 0.01).epsilon
     assert exact <= found <= exact * (1 + 1e-6)
     with refused("delta"):
-        pld_composition_of_sequence(events, 2.0, -1.0)  # the total is the first to be checked
+        pld_composition_of_sequence(events, 2.0, -1.0)  # the total is checked first
     with refused("k"):
         pld_composition(0.1, 0.0, 2.0, 0.1)  # type: ignore[arg-type]
 
@@ -175,8 +175,8 @@ def test_a_leak_alone_is_a_loss_of_0_or_an_infinite_one() -> None:
     assert pld_of(Privacy(0.0, 1 - 2.0**-53), 0.5).delta(0.0) == 1.0
 
 
-def test_a_profile_is_asked_no_further_than_its_grid() -> None:
-    """Rounded down, since it falls; and whatever it says is made a profile: it falls, and is at least 1 − e^ε."""
+def test_a_profile_is_evaluated_only_on_its_grid() -> None:
+    """At points rounded down, since it decreases; its values are made decreasing and at least 1 − e^ε."""
     asked: list[float] = []
 
     def bumpy(epsilons: Array) -> Array:
@@ -195,7 +195,7 @@ def test_a_profile_is_asked_no_further_than_its_grid() -> None:
     assert nothing.then(response).delta(0.1) == pytest.approx(response.delta(0.1), rel=1e-9)
 
 
-def test_bad_profiles_are_named() -> None:
+def test_invalid_profiles_are_refused() -> None:
     with refused("max_loss"):
         pld_from_profile(lambda epsilons: 0 * epsilons, discretisation=0.25, max_loss=-1.0)
     wrong: list[Any] = [lambda e, at=at: np.where(e > 0.9, at, 0.5) for at in (-1e-9, 1.0 + 1e-9, 2.0, math.nan)]
@@ -204,15 +204,15 @@ def test_bad_profiles_are_named() -> None:
             pld_from_profile(profile, discretisation=0.25, max_loss=1.0)
 
 
-def test_profiles_and_discretisations_at_their_ends() -> None:
+def test_extreme_profiles_and_discretisations() -> None:
     assert profile_of_event(Privacy(0.7, 0.01))(np.array([-50.0])).tolist() == [1.0]
     assert common_discretisation([1.0], 5.0) == 1.0
-    step = Fraction(common_discretisation([1.1, 0.1]))  # 1.1 is a little more than 11 times 0.1
+    step = Fraction(common_discretisation([1.1, 0.1]))  # 1.1 is slightly more than 11 times 0.1
     assert 11 * step >= Fraction(1.1)
     assert step >= Fraction(0.1)
 
 
-def test_bad_questions_to_a_distribution_are_named() -> None:
+def test_invalid_arguments_of_a_distribution_are_refused() -> None:
     pld = pld_of(Privacy(0.5), 0.5)
     for epsilon in (-0.1, "0.1"):
         with refused("epsilon"):
@@ -222,7 +222,7 @@ def test_bad_questions_to_a_distribution_are_named() -> None:
             pld.repeated(k)  # type: ignore[arg-type]
 
 
-def test_the_length_of_a_composition_is_known_before_it_is_made() -> None:
+def test_the_length_of_a_composition_is_known_in_advance() -> None:
     one = pld_of(Privacy(0.25), 0.25)
     for k in (10, 3000):
         low, high = _composed_cells(one.masses, k)
@@ -230,7 +230,7 @@ def test_the_length_of_a_composition_is_known_before_it_is_made() -> None:
 
 
 @for_each("k", [2, 3, 3000])
-def test_a_transform_is_charged_by_the_longer_of_its_input_and_its_result(k: int) -> None:
+def test_the_charge_of_a_transform_is_by_the_longer_of_input_and_result(k: int) -> None:
     """By the formula at the head of the module."""
     one = pld_of(Privacy(0.25), 0.05)
     many = one.repeated(k)
@@ -240,23 +240,23 @@ def test_a_transform_is_charged_by_the_longer_of_its_input_and_its_result(k: int
     assert exact <= many.mass_error <= exact * (1 + 20 * ULP)
 
 
-def test_a_loss_that_is_certain_stays_certain() -> None:
+def test_a_certain_loss_stays_certain() -> None:
     nothing = pld_from_profile(lambda epsilons: 0 * epsilons, discretisation=0.25, max_loss=1.0)
     assert nothing.repeated(10).delta(0.1) < 1e-11
-    for rare in (0.0, 1e-6):  # the best orders of a normal law are beyond 1e150, and beyond 600
+    for rare in (0.0, 1e-6):  # the best orders of a normal law are above 1e150, and above 600
         low, high = _composed_cells(np.array([0.0, rare, 1 - 2 * rare, rare, 0.0]), 10)
         assert low <= 20 <= high
 
 
-def test_a_composition_is_composed_again() -> None:
-    """A transform leaves masses a little below 0; there is one loss of 2 in 10⁴, and many of 0."""
+def test_a_composition_can_be_composed_further() -> None:
+    """A transform leaves masses slightly below 0; one loss in 10⁴ is 2, the others are 0."""
     one = pld_from_profile(lambda x: 1e-4 * -np.expm1(np.minimum(x - 2, 0.0)), discretisation=0.5, max_loss=2.0)
     twice, once = one.repeated(20).repeated(50), one.repeated(1000)
     for epsilon in (0.0, 0.5, 2.0, 5.0, 9.0):
         assert abs(twice.delta(epsilon) - once.delta(epsilon)) <= twice.guard + once.guard
 
 
-def test_releases_that_show_everything_are_composed() -> None:
+def test_releases_without_noise_are_composed() -> None:
     everything = pld_from_profile(np.ones_like, discretisation=0.1, max_loss=2.0)
     assert [everything.repeated(k).delta(1.0) for k in (1, 2, 3, 2000)] == [1.0] * 4
     both = everything.then(pld_of(Privacy(0.3, 1e-3), 0.1))
@@ -265,8 +265,8 @@ def test_releases_that_show_everything_are_composed() -> None:
         both.epsilon(0.5)
 
 
-def test_the_guard_grows_with_masses_that_add_up_to_more_than_1() -> None:
-    """As those of a profile that is not convex in e^ε do."""
+def test_the_guard_grows_with_masses_that_exceed_1() -> None:
+    """As for a profile that is not convex in e^ε."""
     one = pld_from_profile(lambda x: np.clip(1 - np.exp(x - 1), 0.0, 0.5), discretisation=1 - math.log(2), max_loss=1.0)
     assert one.masses.sum() > 1.1
     exact = one.masses
@@ -282,8 +282,8 @@ def test_the_guard_grows_with_masses_that_add_up_to_more_than_1() -> None:
     assert one.repeated(10**6).delta(3.0) == 1.0
 
 
-def test_many_kinds_are_refused_before_any_of_them_is_composed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sixty kinds of 10^7 releases took minutes, to be refused, or to prove nothing."""
+def test_many_kinds_are_refused_before_any_composition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sixty kinds of 10^7 releases once took minutes until they were refused."""
 
     def composed(_: Pld, k: int) -> Pld:
         raise AssertionError(k)
@@ -295,22 +295,22 @@ def test_many_kinds_are_refused_before_any_of_them_is_composed(monkeypatch: pyte
         Pld.of_all([(pld_of(Privacy(0.1 + 0.001 * kind, 1e-9), 1e-3), 9) for kind in range(60)])
 
 
-def test_a_guess_lies_where_the_delta_is_met() -> None:
-    """δ is linear in e^ε between two losses, and so the guess is right there."""
+def test_a_guess_is_at_the_epsilon_of_the_delta() -> None:
+    """δ is linear in e^ε between two losses, where the guess is exact."""
     pld = pld_of(Privacy(0.5, 1e-3), 0.25).repeated(4)
     for epsilon in (0.1, 0.6, 1.2, 1.9):
         assert pld._guess(pld.delta(epsilon)) == pytest.approx(epsilon, rel=1e-9)
     assert pld._guess(0.0) is None
 
 
-def test_what_a_composition_cuts_off_counts_as_a_larger_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_truncated_masses_of_a_composition_count_as_larger_losses(monkeypatch: pytest.MonkeyPatch) -> None:
     one, other = pld_of(Privacy(0.5, 1e-3), 0.25), pld_of(Privacy(0.75), 0.25)
     whole = one.then(other)
     monkeypatch.setattr("darrm_opt.accounting.pld.TRUNCATION", 0.9)
     cut = one.then(other)
     assert math.fsum(cut.masses) + cut.infinite == pytest.approx(1.0, abs=1e-14)
     assert 0.4 < cut.infinite < 0.45 + 1e-3
-    assert cut.masses[-1] > 0.2  # the cells at both ends have a mass
+    assert cut.masses[-1] > 0.2  # the cells at both ends have mass
     assert cut.masses[0] > 0.2
     for epsilon in np.linspace(0, 2, 9).tolist():
         assert cut.delta(epsilon) >= whole.delta(epsilon) - 1e-14
@@ -320,18 +320,18 @@ def test_what_a_composition_cuts_off_counts_as_a_larger_loss(monkeypatch: pytest
     assert cut.masses == pytest.approx([0.5, 0.1], abs=1e-14)
 
 
-def test_lengths_of_transforms_are_the_least_ones() -> None:
+def test_lengths_of_transforms_are_minimal() -> None:
     lengths = sorted(2**a * 3**b * 5**c for a in range(13) for b in range(3) for c in range(3))
     assert all(fast_length(cells) == next(each for each in lengths if each >= cells) for cells in range(1, 2049))
 
 
-def test_the_ends_of_a_composition() -> None:
-    """All cells of a short one; of a long one never more."""
+def test_the_cells_of_a_composition_are_limited() -> None:
+    """A short one has all cells, a long one no more than the limit."""
     assert [_ends(np.full(3, 1 / 3), k) for k in (1, 2)] == [(0, 2), (0, 4)]
     assert _composed_cells(np.full(3, 1 / 3), 2) == (0, 4)
 
 
-def test_the_most_cells_are_taken_and_one_more_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_number_of_cells_is_accepted_and_one_more_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     event = Privacy(0.5, 1e-6)
     parts = [(pld_of(event, 0.25), 3000), (pld_of(Privacy(0.25), 0.25), 2000)]
     cells = sum(high - low + 1 for low, high in (_ends(pld.masses, count) for pld, count in parts))
@@ -350,7 +350,7 @@ def test_the_most_cells_are_taken_and_one_more_is_refused(monkeypatch: pytest.Mo
 
 
 def test_a_profile_is_charged_for_its_rounding() -> None:
-    """δ(ε′) of randomised response by twenty more digits, and exactly 0 where no loss is left."""
+    """δ(ε′) of randomised response with twenty more digits, and exactly 0 above all losses."""
     event, e = Privacy(0.75), Decimal("0.75").exp()
     profile = profile_of_event(event)
     for epsilon in (0.0, 0.25, 0.5):
@@ -366,7 +366,7 @@ def test_a_profile_is_charged_for_its_rounding() -> None:
     assert exact + Decimal(3 * ULP) <= Decimal(reverse) <= exact + Decimal(5 * ULP)
 
 
-def test_a_converted_distribution_pays_for_rounding() -> None:
+def test_a_converted_distribution_is_charged_for_rounding() -> None:
     ours = pld_of(Privacy(0.5, 1e-3), 0.25).repeated(20)
     guarded = library_distribution(ours, guarded=True)
     for epsilon in (0.0, 1.0, 20.0):
@@ -401,7 +401,7 @@ def test_profiles_compose_on_the_grid_of_the_longest() -> None:
     assert composed.discretisation == long.profile.discretisation(3)
 
 
-def test_lengths_of_distributions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lengths_of_distributions_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     one = pld_of(Privacy(0.25, 1e-3), 0.25)
     whole = one.repeated(9)
     monkeypatch.setattr(pld, "MAX_CELLS", whole.masses.size)
@@ -421,7 +421,7 @@ def test_no_mechanism_costs_nothing() -> None:
     assert (nothing.privacy, nothing.guard) == (Privacy(0.0, 0.1), 0.0)
 
 
-def test_a_common_discretisation_divides_what_is_written() -> None:
+def test_a_common_discretisation_divides_the_decimals_as_written() -> None:
     assert common_discretisation([0.3, 0.2]) == pytest.approx(0.1, rel=1e-15)
     assert common_discretisation([0.0, 0.0]) == 1.0
     assert common_discretisation([0.0], 0.25) == 0.25

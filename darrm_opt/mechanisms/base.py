@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from functools import cache, partial
 from importlib import import_module
@@ -539,6 +539,16 @@ def mechanism_classes() -> dict[str, type[VoteMechanism]]:
 def is_brought(name: str) -> bool:
     """Return whether a name is that of a mechanism of an installed package."""
     return name not in BUILT_IN and name in mechanism_names()
+
+
+@contextmanager
+def faults_left_out(name: str) -> Iterator[None]:
+    """Go on after any error of a mechanism of an installed package, for what can do without it."""
+    try:
+        yield
+    except Exception:
+        if not is_brought(name):
+            raise
 
 
 def _loaded(names: Sequence[str]) -> dict[str, type[VoteMechanism]]:

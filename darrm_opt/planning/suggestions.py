@@ -19,6 +19,7 @@ from darrm_opt.accounting.total import estimated_epsilon, most_releases, total_o
 from darrm_opt.design.report import text_above
 from darrm_opt.design.solution import Solution
 from darrm_opt.mechanisms import calibrated_names, mechanism_class
+from darrm_opt.mechanisms.base import faults_left_out
 from darrm_opt.noise import NoiseFunction
 from darrm_opt.planning.candidates import best_target_of, calibrated_option, cost, provable_problem
 from darrm_opt.planning.option import Option, Suggestion
@@ -43,7 +44,10 @@ class _Proposal:
 def suggestions(question: Question, options: Sequence[Option]) -> tuple[Suggestion, ...]:
     """Return changes of the request that give the required accuracy."""
     with_gamma = [option for option in options if option.fits and option.noise is not None]
-    found = [_tuned_proposal(option, question) for option in with_gamma[: MAX_SHAPES if question.quick else 1]]
+    found = []
+    for option in with_gamma[: MAX_SHAPES if question.quick else 1]:
+        with faults_left_out(option.name):
+            found.append(_tuned_proposal(option, question))
     proposals = _cheapest([each for each in found if each is not None], question)
     fewer = [_fewer_queries(each.release, question) for each in proposals]
     most = max((each.queries or 0 for each in fewer if each is not None), default=0)
@@ -93,7 +97,8 @@ def _confirmed_suggestion(larger: Suggestion, question: Question, name: str) -> 
     for _ in range(MAX_RAISES):
         accuracy = None
         if name in calibrated_names():
-            accuracy = calibrated_option(name, replace(question, total=larger.total)).accuracy
+            with faults_left_out(name):
+                accuracy = calibrated_option(name, replace(question, total=larger.total)).accuracy
         if accuracy is None:
             accuracy = question.accuracy(_quick_design(question, question.queries, larger.total).noise)
         if accuracy >= question.least_accuracy:

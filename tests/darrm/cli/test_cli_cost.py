@@ -10,6 +10,7 @@ import pytest
 from support.darrm_runner import refused, run, run_json
 from support.packages import installed
 
+from darrm.cli.output import ExitCode
 from darrm_opt.mechanisms import calibrated_names, mechanism_class, mechanism_from_record
 from examples.own_mechanism import RandomVoter
 
@@ -113,3 +114,18 @@ def test_help_says_what_an_option_means_to_each_mechanism() -> None:
             assert "γ, the same for all votes (randomized_response, alike), or Share of votes kept (own)" in said
     said = " ".join(run("help", "cost").stdout.split())
     assert "γ, the same for all votes: the parameter of randomized_response." in said
+
+
+def test_an_error_of_a_mechanism_of_a_package_names_it() -> None:
+    def fails(*_: object) -> None:
+        raise ValueError("no bounds")
+
+    def made(self: object, K: int, classes: int, share: float) -> None:
+        """Take no ``affected``."""
+
+    for part in ({"bounds": fails}, {"__init__": made}):
+        with installed(own=type("Own", (RandomVoter,), {"name": "own", "kind": "own", **part})):
+            result = run("cost", "own", "--K", "5", "--share", "0.5", "--delta", "0")
+        assert (result.exit_code, result.stdout) == (ExitCode.INTERNAL_ERROR, "")
+        said = result.stderr.splitlines()[-1]
+        assert said.startswith("Error: this is an error in own, a mechanism of an installed package.")

@@ -96,7 +96,8 @@ def _table_maker(name: str, question: Question) -> Maker | None:
 
     def confident(target: Privacy) -> tuple[Table, float | None, dict[str, float]]:
         silent = problem(target, abstention=True)
-        return calibrate_confident(silent, lambda table: law.utility(law.table_shares(table)))[1], None, {}
+        rate, table = calibrate_confident(silent, lambda table: law.utility(law.table_shares(table)))
+        return table, None, {"sigma": 1 / rate} if rate else {}
 
     def calibrated(target: Privacy) -> tuple[Table, float | None, dict[str, float]]:
         rate, table = calibrate_mechanism(problem(target), name, precision=TABLE_PRECISION)

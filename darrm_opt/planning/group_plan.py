@@ -9,7 +9,7 @@ private. If the voters' own privacy is enough, the plurality needs no noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -19,11 +19,12 @@ from darrm_opt.accounting.calibrate import Calibration, calibrate, release_targe
 from darrm_opt.accounting.freshness import check_fresh
 from darrm_opt.design.report import guarantee
 from darrm_opt.errors import DeltaTooSmall, InvalidInput
+from darrm_opt.mechanisms.base import mechanism_classes
 from darrm_opt.mechanisms.table import GroupTableMechanism, least_private
 from darrm_opt.planning.option import Option, Plan
 from darrm_opt.planning.question import Question, end_of, remaining, stop_at
 from darrm_opt.planning.ranking import FRESH, plan, plan_of_options, time_limit_warning
-from darrm_opt.planning.table_baselines import table_baselines
+from darrm_opt.planning.table_baselines import Baseline, table_baselines
 from darrm_opt.problem import Privacy, Problem, VoterGroup
 from darrm_opt.tables.groups import group_cells
 from darrm_opt.tables.objective import PluralityObjective, as_table_objective, expected
@@ -164,7 +165,7 @@ def _tables(question: Question, problem: Problem, goal: PluralityObjective, end:
             words = WORDS.get(one.name, "The mechanism of that name")
             why = f"{words}: {one.parameter}" if one.parameter else words
             table = GroupTableMechanism(solution.problem, one.table, fresh=question.fresh)
-            options.append(_option(one.name, why, question, goal, table))
+            options.append(_option(one.name, why, question, goal, table, parameters=_parameters(one)))
         for option in options:
             if option.name not in best or _worth(option) > _worth(best[option.name]):
                 best[option.name] = option
@@ -182,17 +183,34 @@ def _option(
     goal: PluralityObjective,
     mechanism: GroupTableMechanism,
     gap: float | None = None,
+    *,
+    parameters: Mapping[str, float] | None = None,
 ) -> Option:
-    """Return the option of a table; unfit unless its releases are proved to be within the total."""
+    """Return the option of a table; unfit unless its releases are proved to be within the total.
+
+    ``parameters``: those of the mechanism itself.
+    """
     target, cost = mechanism.problem.target, mechanism.cost(question.queries, question.total.delta)
     # Weights of the judged counts at their leaders.
     masses = replace(goal, price=0.0).worth(group_cells(mechanism.problem))
     chances, classes = mechanism.table.chances, mechanism.classes
     right = expected(mechanism.table, masses)
     answered = math.fsum((masses.max(axis=1) * chances[:, :classes].sum(axis=1)).tolist())
-    shares, parameters = (min(right, 1.0), min(answered, 1.0)), {"epsilon": target.epsilon, "delta": target.delta}
+    shares, each = (min(right, 1.0), min(answered, 1.0)), {"epsilon": target.epsilon, "delta": target.delta}
     why = f"{why}. Each release is {guarantee(target, '.4g')}."
-    return Option.of_mechanism(name, question, mechanism, shares, cost, parameters, why=why, gap=gap)
+    return Option.of_mechanism(
+        name, question, mechanism, shares, cost, {**(parameters or {}), **each}, why=why, gap=gap
+    )
+
+
+def _parameters(one: Baseline) -> dict[str, float]:
+    """Return the parameter of a mechanism as a table, by its name; none of a table that is no mechanism's."""
+    if one.name == "subsampling":
+        return {"voters": float(one.parameter.split()[0])}
+    if not one.rate or one.name not in mechanism_classes():
+        return {}
+    kind = mechanism_classes()[one.name]
+    return {kind.parameter: one.rate if kind.increases else 1 / one.rate}
 
 
 def _advice(best: Option, question: Question) -> str:

@@ -495,6 +495,12 @@ def _default_prior_text(question: PlannedQuestion) -> str:
     return " (the default; --votes FILE judges by past votes of your own, which often agree more)"
 
 
+def _parameters_text(parameters: dict[str, float]) -> str:
+    """Return what a mechanism was calibrated to: its own parameters, or else the (ε, δ) of each release of a table."""
+    own = {name: value for name, value in parameters.items() if name not in ("epsilon", "delta")}
+    return ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in (own or parameters).items())
+
+
 def _shares_text(found: Plan, groups: Sequence[VoterGroup]) -> str:
     """Return every option under a law of votes that fits, and what follows."""
     question, law, best = found.question, found.question.vote_law, found.options[0]
@@ -505,7 +511,7 @@ def _shares_text(found: Plan, groups: Sequence[VoterGroup]) -> str:
             option.name,
             *(f"{share:.4f}" for share in (option.right, option.wrong, option.abstained, option.utility)),
             "" if option.spent is None else text_above(option.spent.epsilon, ".4f"),
-            ", ".join(f"{name.replace('_', ' ')} {value:.6g}" for name, value in option.parameters.items()),
+            _parameters_text(option.parameters),
         ]
         for option in options
     ]

@@ -251,6 +251,7 @@ def test_at_a_higher_price_fewer_labels_are_wrong(design: object) -> None:
 def test_options_are_in_order_of_usefulness() -> None:
     assert set(fitting(small(2.0, 0.0))) == {"optimal"} | OF_CLASSES
     assert set(fitting(small(2.0, 2.0))) == {"optimal", "confident_gnmax"} | OF_CLASSES
+    assert fitting(small(2.0, 2.0))["confident_gnmax"].parameters["sigma"] > 0
     assert set(fitting(large(2.0, 4.0))) == {"confident_gnmax"} | OF_CLASSES
     for design in (small(2.0, 0.0), small(2.0, 2.0), large(2.0, 4.0)):
         assert [option.utility for option in fitting(design).values()] == sorted(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from darrm_opt.mechanisms.table import GroupTableMechanism
 from darrm_opt.planning import group_plan, plan
 from darrm_opt.planning.group_plan import plan_groups
 from darrm_opt.planning.ranking import FRESH
+from darrm_opt.questions.plan import ReleasePlan
 from darrm_opt.tables.solver import TableSolution, solve_table
 
 GROUPS = [(2, 0.1, 0.0), (2, 0.5, 0.0)]
@@ -47,6 +49,20 @@ def test_options_are_within_the_total_and_the_best_table_is_first(queries: int) 
             p, q = (np.einsum("no,nr->nor", side, one).reshape(len(p), -1) for side, one in ((p, p), (q, q)))
         lost = np.maximum(p - math.exp(total.epsilon) * q, 0).sum(axis=1).max()
         assert lost <= total.delta + 1e-12
+
+
+def test_each_mechanism_names_its_own_parameter() -> None:
+    options = {option.name: option.parameters for option in plan_groups(GROUPS, 1, Privacy(0.6), fresh=True).options}
+    assert options["optimal"].keys() == {"epsilon", "delta"}
+    assert {options[name].keys() - {"epsilon", "delta"} == {own} for name, own in OWN_PARAMETERS.items()} == {True}
+    asked = ReleasePlan.of({"groups": [{"K": 3, "epsilon": 0.1}, {"K": 2, "epsilon": 0.5}], "total_epsilon": 0.6})
+    text = asked.text_of(asked.answer())
+    rows = {line.split()[0]: line for line in text.splitlines() if line.startswith("  ")}
+    assert re.search(r" scale \d\S*$", rows["laplace"])
+    assert re.search(r" epsilon 0\.6, delta 0$", rows["optimal"])
+
+
+OWN_PARAMETERS = {"laplace": "scale", "gnmax": "sigma", "exponential": "rate", "subsampling": "voters"}
 
 
 def test_answers_within_the_privacy_of_the_voters_need_no_noise() -> None:

@@ -1,6 +1,6 @@
 """γ for voters with a privacy profile, against an independent oracle.
 
-The oracle (`support.profile_exact`) enumerates every multiset of vertices; the whole linear program is solved with
+The oracle (`profile_enumeration`) enumerates every multiset of vertices; the whole linear program is solved with
 SciPy.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from profile_enumeration import rows
 from scipy.optimize import linprog
 from support.kernels import HAS_KERNEL, searched_by
-from support.profile_exact import rows
 from support.refusals import refused
 from support.searches import enumerated_worst_case
 

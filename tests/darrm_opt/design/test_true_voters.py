@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from profile_enumeration import random_gamma, votes
 from scipy.special import ndtr
-from support.profile_exact import random_gamma, votes
 
 from darrm_opt import NoiseFunction, NotPrivate, Privacy, Problem, certify, solve, verify
 from darrm_opt.voters import PrivacyProfile

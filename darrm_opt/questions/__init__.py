@@ -1,1 +1,1 @@
-"""Questions: one file for each, read by every door (`question.Question`); `registry` lists them."""
+"""Questions: one file for each, read by every interface (`question.Question`); `registry` lists them."""

@@ -1,4 +1,4 @@
-"""Question and answer: what a file of this folder declares, and every door reads.
+"""Question and answer: what a file of this folder declares, and every interface reads.
 
 A question is a frozen dataclass. Its fields are those of `darrm_opt.fields`, by their names; it has an answer, the
 proof of one that comes from elsewhere, and an estimate of its time. The service, the client and the offline tables make
@@ -149,7 +149,7 @@ class Fields:
 
 
 class Question(Fields, ABC, made=False):
-    """What can be asked, at every door by the names of its fields."""
+    """What can be asked, in every interface by the names of its fields."""
 
     path: ClassVar[str]  # with hyphens; the URL below /v1, the command, and the tool for assistants
     tag: ClassVar[str]  # the part of the service that it belongs to

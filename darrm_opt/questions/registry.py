@@ -1,4 +1,4 @@
-"""The questions, by their paths: each declared in a file of its own, read by every door (`question.Question`)."""
+"""The questions, by their paths: each declared in a file of its own, read by every interface (`question.Question`)."""
 
 from __future__ import annotations
 

@@ -39,7 +39,6 @@ class Project:
 
     @property
     def settings(self) -> dict[str, str]:
-        """Return its environment."""
         return {"PYTHONPATH": f".{os.pathsep}{self.installed}"}
 
     def run(self, *command: str, **settings: str) -> str:

@@ -256,11 +256,18 @@ def test_a_service_is_probed(name: str) -> None:
 
 
 def test_python_in_manifests_compiles() -> None:
-    for container in CONTAINERS.values():
-        commands = [container.get("command", []), *(p.get("exec", {}).get("command", []) for p in _probes(container))]
-        for command in commands:
-            if command[:2] == ["python", "-c"]:
-                compile(command[2], container["name"], "exec")
+    programs = [
+        (container["name"], command[2])
+        for container in CONTAINERS.values()
+        for command in [
+            container.get("command", []),
+            *(p.get("exec", {}).get("command", []) for p in _probes(container)),
+        ]
+        if command[:2] == ["python", "-c"]
+    ]
+    assert programs
+    for name, text in programs:
+        compile(text, name, "exec")
 
 
 def _probes(container: dict[str, Any]) -> Iterator[dict[str, Any]]:

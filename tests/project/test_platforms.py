@@ -136,7 +136,6 @@ HOOK = ROOT / "hatch_build.py"
 
 @pytest.fixture(scope="module")
 def hook() -> ModuleType:
-    """The build hook."""
     if not HOOK.exists():
         pytest.skip("not in this tree")
     spec = importlib.util.spec_from_file_location("hatch_build", HOOK)

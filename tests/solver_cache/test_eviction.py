@@ -29,7 +29,6 @@ class Clock:
 
     @classmethod
     def now(cls, zone: Any) -> datetime:
-        """Return its time."""
         return cls.now_.astimezone(zone)
 
 

@@ -16,7 +16,7 @@ from multiprocessing.context import ForkServerProcess, SpawnProcess
 from pathlib import Path
 
 import pytest
-import worker_lives
+import worker_behaviours
 
 from api.server import worker
 from api.server.run import listen
@@ -41,7 +41,7 @@ def supervised(life: Callable[..., None], folder: Path, monkeypatch: pytest.Monk
 def test_a_worker_that_cannot_start_stops_the_server_and_is_not_restarted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert not supervised(worker_lives.cannot_start, tmp_path, monkeypatch, workers=2)
+    assert not supervised(worker_behaviours.cannot_start, tmp_path, monkeypatch, workers=2)
     assert len(list(tmp_path.iterdir())) <= 2
     assert caplog.record_tuples[-1] == ("api.supervisor", logging.ERROR, "a worker could not start; stopping")
 
@@ -49,7 +49,7 @@ def test_a_worker_that_cannot_start_stops_the_server_and_is_not_restarted(
 def test_a_worker_that_dies_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert supervised(worker_lives.dies_once, tmp_path, monkeypatch)
+    assert supervised(worker_behaviours.dies_once, tmp_path, monkeypatch)
     assert len(list(tmp_path.iterdir())) == 2
     assert "ended (-9); replacing it" in caplog.text
 
@@ -94,7 +94,7 @@ def test_files_in_the_current_folder_are_not_imported_by_a_worker(
     end = threading.Timer(60, os.kill, (os.getpid(), signal.SIGTERM))
     end.start()
     try:
-        assert supervised(worker_lives.asks_for_the_end, tmp_path / "run", monkeypatch)
+        assert supervised(worker_behaviours.stops_the_supervisor, tmp_path / "run", monkeypatch)
     finally:
         end.cancel()
     assert "ended" not in caplog.text
@@ -103,7 +103,7 @@ def test_files_in_the_current_folder_are_not_imported_by_a_worker(
 def test_a_hung_worker_is_killed_at_the_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert supervised(worker_lives.hangs, tmp_path, monkeypatch)
+    assert supervised(worker_behaviours.hangs, tmp_path, monkeypatch)
     assert "did not stop in time; killing it" in caplog.text
     [process] = (int(path.name) for path in tmp_path.iterdir())
     with pytest.raises(ProcessLookupError):

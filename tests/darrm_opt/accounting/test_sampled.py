@@ -117,7 +117,6 @@ LINEAR = NoiseFunctionMechanism(NoiseFunction([1.0, 1 / 3, 1 / 3, 1.0]))
 
 
 def one_voter(counts: tuple[int, ...]) -> list[Fraction]:
-    """Return its law."""
     return [Fraction(count, sum(counts)) for count in counts]
 
 

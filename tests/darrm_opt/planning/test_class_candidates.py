@@ -71,7 +71,6 @@ def fitting(found: Plan) -> dict[str, Any]:
 
 
 def best(found: Plan) -> Any:
-    """Return the best option."""
     return found.options[0]
 
 

@@ -43,7 +43,7 @@ def dies_once(settings: Settings, _: socket.socket) -> None:
     time.sleep(60)
 
 
-def asks_for_the_end(settings: Settings, _: socket.socket) -> None:
+def stops_the_supervisor(settings: Settings, _: socket.socket) -> None:
     """Stop the supervisor at once."""
     born(settings)
     signal_supervisor(signal.SIGTERM)

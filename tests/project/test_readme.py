@@ -82,4 +82,4 @@ def test_the_limits_of_the_service_are_its_defaults(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv("DARRM_CACHE_URL")
     settings = Settings()
     assert (settings.max_voters, settings.time_limit) == (101, 60.0)
-    assert "Default limits: 101 voters, a minute a solve" in " ".join(README.split())
+    assert "Default limits: 101 voters, one minute per solve" in " ".join(README.split())

@@ -203,13 +203,13 @@ _DECLARED = (
     ),
     _field(
         "affected",
-        "How many voters one record can influence [voters]",
+        "Number of voters that one record can influence [voters]",
         "whole",
         "[1,)",
         "s",
         at_most="K",
         otherwise="by default all",
-        short="Reach of a record",
+        short="Affected voters",
     ),
     _field(
         "m",
@@ -265,15 +265,16 @@ _DECLARED = (
     # a design.
     _field(
         "objective",
-        "What is maximised",
+        "Prior for which γ is optimal, perhaps with a measure of utility",
         "text",
         longest=MAX_TEXT,
         says="the text of an objective, such as rectangular or shared(2,5)",
         example="rectangular",
+        short="Prior",
     ),
     _field(
         "prior",
-        "How votes fall",
+        "Prior, the assumed distribution of the votes",
         "text",
         longest=MAX_TEXT,
         says="the text of an objective that has a prior, such as shared(2,5) or histogram(9,1,0,2)",
@@ -380,7 +381,7 @@ _DECLARED = (
     ),
     _field(
         "sampling",
-        "How the records, or the subsamples of the voters, are drawn",
+        "Scheme by which the records, or the subsamples of the voters, are drawn",
         "choice",
         longest=100,
         short="Sampling",

@@ -68,7 +68,7 @@ class JobAnswer(AnswerModel):
     problem: ProblemAnswer | None = Field(  # type: ignore[valid-type]
         description="The problem whose γ is designed; null for other kinds."
     )
-    objective: str | None = Field(description="What is maximised; null for other kinds.")
+    objective: str | None = Field(description="Its objective; null for other kinds.")
     shape: str | None = Field(description="free or monotone; null for other kinds.")
     question: dict[str, Any] | None = Field(
         description="The question, without fields that have their default; null if a γ is designed."

@@ -56,7 +56,7 @@ TYPES: dict[str, tuple[Any, ...]] = {
 WORDS: dict[str, dict[str, Any]] = {
     "epsilon": {"otherwise": "needed unless a profile is given"},
     "objective": {
-        "words": f"What is maximised: {forms()}, followed by tv or agreement if not the default measure; or "
+        "words": f"Prior for which γ is optimal: {forms()}, followed by tv or agreement if not the default measure; or "
         "expected_error(lower=0, upper=1, scenarios=200, seed=0), minimax(lower=0.5, upper=1, points=101)"
     },
 }

@@ -384,7 +384,7 @@ def parameter_of(found: type[VoteMechanism], typed: Mapping[str, str | None]) ->
     return given if value is None else {"parameter": number(value), **given}
 
 
-DISJOINT = "Where teachers or models have disjoint parts of the data, a record moves 1."
+DISJOINT = "With teachers or models on disjoint data, give --affected 1."
 
 PRIOR = dict.fromkeys(("alpha", "beta", "chances", "counts"), "prior")
 """Names for `options_named` where a prior is named by --prior."""

@@ -95,7 +95,7 @@ def _parameters(declared: Mapping[str, Field], defaults: Mapping[str, Any], hint
 
 
 def _option(field: Field, defaults: Mapping[str, Any], hints: Hints) -> CommandOption:
-    """Return the option of a field: an objective is how votes fall, unless a prior is asked beside it.
+    """Return the option of a field: an objective is named --prior, unless there is a prior, too.
 
     Its texts are for the help alone.
     """
@@ -110,7 +110,7 @@ def _option(field: Field, defaults: Mapping[str, Any], hints: Hints) -> CommandO
     if field.kind == "flag":
         both = f"{flag}/{flag.replace('--', '--no-', 1)}"
         return CommandOption(both if default else flag, lambda: field.help, panel=panel)
-    otherwise = field.otherwise.removeprefix("by default ")
+    otherwise = field.otherwise.rpartition("by default ")[2] if "by default " in field.otherwise else ""
     if not otherwise and default not in (None, dataclasses.MISSING):
         otherwise = f"{default:g}" if isinstance(default, float) else str(default)
     words = partial(_values, field, hints)

@@ -70,7 +70,7 @@ def table_problem(asked: dict[str, Any], table: dict[str, Any], objective: str) 
         private = asked["profile"] is not None or asked["epsilon"] not in (None, "inf")
         # Of a γ all voters are the default; of classes that would be useless, and 1 is a claim about the data.
         if classes > 2 and asked["affected"] is None and not private:
-            raise InvalidInput("affected", None, "how many votes one record can move", DISJOINT)
+            raise InvalidInput("affected", None, "the number of votes that one record can influence", DISJOINT)
         given = given_fields(Design, asked)
         return replace(Design.of(given if private else given | {"epsilon": "inf"}).problem(), **shape)
     refuse_beside_groups(table["group"], asked, ("K", "epsilon", "m"))

@@ -446,7 +446,7 @@ def labels(path: Path, suffix: str, classes: int | None = None) -> Iterator[Labe
 
 
 def vote_prior(past: Mapping[str, Any], asked: ReleasePlan) -> Any:
-    """Return how votes fall, by the file that --votes names, if any: as the question has it, or an objective."""
+    """Return the prior, by the file that --votes names, if any: as the question has it, or an objective."""
     if past["votes"] is None:
         if past["missing"] is not None:
             raise InvalidInput("missing", past["missing"], Rule("needs --votes"))

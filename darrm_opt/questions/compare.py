@@ -86,7 +86,7 @@ class Compare(SampledTotalQuestion):
     objective: str = question_field("rectangular")
     prior: str | None = question_field(
         None,
-        words="How votes fall, for the accuracy: the text of an objective with a prior, such as histogram(9,1,0,2) for "
+        words="Prior, for the accuracy: the text of an objective with a prior, such as histogram(9,1,0,2) for "
         "measured votes",
         otherwise="by default the objective's own",
     )

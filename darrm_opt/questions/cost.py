@@ -50,7 +50,7 @@ class CostAnswer(Answer):
         "The least ε of all releases together that an account proves [nats]; null where none does.", json=float | None
     )
     delta: float = answer_field("δ at which it is proved [probability].")
-    affected: int = answer_field("Votes that one record can move.")
+    affected: int = answer_field("Number of votes that one record can influence.")
     account: str = answer_field("The account that proves it; none where none does.")
     sampling: Sampling | None = answer_field(
         "How records are drawn anew for every query; null where all are in every query.",
@@ -94,7 +94,7 @@ class MechanismQuestion(SampledQuestion, PublicQuestion, WithinTotalQuestion):
     )
     classes: int = question_field(2, most=MAX_CLASSES)
     total_delta: float | None = question_field(  # type: ignore[assignment]  # a cost may have no total
-        None, otherwise="with total_epsilon, by default 0"
+        None, words="Total δ to meet, with total_epsilon [probability]", otherwise="by default 0"
     )
     curve: bool = question_field(default=False)
 
@@ -120,11 +120,11 @@ class Cost(MechanismQuestion):
     summary: ClassVar[str] = "Total privacy of a mechanism's releases, or the parameter that fits a total"
 
     total_epsilon: float | None = question_field(  # type: ignore[assignment]  # a cost may have no total
-        None, otherwise="given: find the parameter"
+        None, words="Total ε to meet, for which the parameter is found [nats]"
     )
     parameter: float | None = question_field(None)
     delta: float | None = question_field(
-        None, words="δ of all releases together [probability]", short="δ with a parameter", otherwise="with parameter"
+        None, words="Total δ at which a given parameter is priced [probability]", short="δ with a parameter"
     )
     threshold: float | None = question_field(None)
     check_sigma: float | None = question_field(None)

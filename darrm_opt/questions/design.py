@@ -91,7 +91,7 @@ class ProblemAnswer(Answer):
     target_epsilon: float = answer_field("ε of the release [nats].")
     delta: float = answer_field("δ of the release [probability].")
     targets: list[list[float]] | None = answer_field(TARGETS_WORDS, None, omitted=True)
-    affected: int = answer_field("How many voters one record can influence [voters].")
+    affected: int = answer_field("Number of voters that one record can influence [voters].")
 
 
 class DesignSummary(ProblemAnswer):
@@ -144,7 +144,7 @@ class PrivateVotersQuestion(AffectedQuestion):
 
 
 class SolvedQuestion(Question):
-    """What is maximised, and by which solver."""
+    """The objective, and the solver."""
 
     objective: str = question_field("rectangular")
     shape: Shape = question_field("free")

@@ -113,7 +113,7 @@ class PlanAnswer(Answer):
     )
     queries: int = answer_field("Answers wanted [releases].")
     total: EachAnswer = answer_field("(ε, δ) of all answers together.")
-    prior: str = answer_field("How votes fall.")
+    prior: str = answer_field("Prior, the assumed distribution of the votes.")
     least_accuracy: float = answer_field("Minimum useful accuracy [probability].")
     verdict: Verdict = answer_field("plain majority: this mechanism is not needed; none: no option is of use.")
     advice: str = answer_field("What to do and why, in words.")
@@ -156,8 +156,8 @@ class PluralityOptionsAnswer(Answer):
     classes: int = answer_field("Number of classes [classes].")
     queries: int = answer_field("Answers wanted [releases].")
     total: EachAnswer = answer_field("(ε, δ) of all answers together.")
-    affected: int = answer_field("How many votes one record can move [votes].")
-    prior: str = answer_field("How votes fall.")
+    affected: int = answer_field("Number of votes that one record can influence [votes].")
+    prior: str = answer_field("Prior, the assumed distribution of the votes.")
     ties: Ties = answer_field("What a vote without a single leader counts as.")
     price: float = answer_field("Cost of a wrong label [labels].")
     samples: int | None = answer_field(
@@ -259,12 +259,12 @@ class ReleasePlan(SampledTotalQuestion, PluralityQuestion):
     groups: list[GroupFields] | None = question_field(None, each=GroupFields)
     prior: str | None = question_field(
         None,
-        words="How votes fall: the text of an objective with a prior, such as shared(2,5), or histogram(9,1,0,2) for "
-        "votes that were counted; or a prior of classes, such as dirichlet(2)",
+        words="Prior, the assumed distribution of the votes: the text of an objective with a prior, such as "
+        "shared(2,5), or histogram(9,1,0,2) for votes that were counted; or a prior of classes, such as dirichlet(2)",
         otherwise="by default rectangular between two classes, dirichlet(1) among more and for groups",
     )
     least_accuracy: float | None = question_field(
-        None, otherwise="from 1/classes on; by default a fifth of the way from there to 1"
+        None, otherwise="at least 1/classes; by default a fifth of the way from 1/classes to 1"
     )
     time_limit: float | None = question_field(None)
 
@@ -563,7 +563,7 @@ class PluralityOptions(PublicVotersQuestion, SampledQuestion, WithinTotalQuestio
     summary: ClassVar[str] = "Mechanisms for queries among any number of classes within a total"
     answers: ClassVar[Any] = PluralityOptionsAnswer
 
-    least_accuracy: float | None = question_field(None, otherwise="from 1/classes on")
+    least_accuracy: float | None = question_field(None, otherwise="at least 1/classes")
     time_limit: float | None = question_field(None)
 
     def canonical(self) -> ReleasePlan:

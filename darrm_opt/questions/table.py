@@ -56,7 +56,7 @@ class PluralityProblemAnswer(Answer):
     classes: int = answer_field("Number of classes [classes].")
     target_epsilon: float = answer_field("ε of one release [nats].")
     delta: float = answer_field("δ of one release [probability].")
-    affected: int = answer_field("How many votes one record can move [votes].")
+    affected: int = answer_field("Number of votes that one record can influence [votes].")
     abstention: bool = answer_field("Whether the release may withhold the class.")
 
 
@@ -79,7 +79,7 @@ class TableAnswer(CertifiedAnswer):
     """A certified table: the optimal release of the plurality."""
 
     problem: PluralityProblemAnswer = answer_field("What was asked of one release.")
-    prior: str = answer_field("How votes fall.")
+    prior: str = answer_field("Prior, the assumed distribution of the votes.")
     ties: Ties = answer_field("What a vote without a single leader counts as.")
     margin: float = answer_field("δ that is left at the worst pair of vote counts [probability].")
 
@@ -106,7 +106,7 @@ class TableDesignAnswer(CertifiedAnswer):
     target_epsilon: float = answer_field("ε of the release [nats].")
     delta: float = answer_field("δ of the release [probability].")
     targets: list[list[float]] | None = answer_field(TARGETS_WORDS, None, omitted=True)
-    affected: int = answer_field("How many votes one record can move [votes].")
+    affected: int = answer_field("Number of votes that one record can influence [votes].")
     abstention: bool = answer_field("Whether the release may withhold the class.")
     objective: str = answer_field("What was maximised.")
     ties: Ties = answer_field("What a vote without a single leader counts as.", "excluded")
@@ -231,7 +231,7 @@ class TableQuestion(AnyTable, PluralityQuestion):
     objective: str = question_field(
         "dirichlet(1)",
         read=as_table_objective,
-        words="What is maximised: a prior of the votes, as dirichlet(a), shared(a,b) or favoured(a,…), or "
+        words="Objective: a prior of the votes, as dirichlet(a), shared(a,b) or favoured(a,…), or "
         "truth(a_1,…,a_G), the chance of each group that a vote is right",
         example="truth(0.6,0.9)",
     )

@@ -41,7 +41,7 @@ def class_prior(text: PluralityPrior | str) -> PluralityPrior:
 
 
 def prior_of(text: str, K: int | None = None) -> Objective:
-    """Return the objective of a text whose prior says how votes fall; with K, one that is valid for so many voters."""
+    """Return the objective of a text that has a prior; with K, one that is valid for so many voters."""
     try:
         objective = as_objective(text)
         if isinstance(objective, Objective) and K is not None:
@@ -118,7 +118,8 @@ class PublicVotersQuestion(PublicQuestion, PluralityQuestion):
     classes: int = question_field(most=MAX_CLASSES)
     prior: str = question_field(
         "dirichlet(1)",
-        words="How votes fall: favoured(a,…), beta(a,b), dirichlet(a), or histogram(…) of counts that were seen",
+        words="Prior, the assumed distribution of the votes: favoured(a,…), beta(a,b), dirichlet(a), or histogram(…) "
+        "of counts that were seen",
         example="favoured(0.4,0.6,0.8)",
     )
 
@@ -137,7 +138,7 @@ class VotersAnswer(Answer):
     epsilon: float | Literal["inf"] = answer_field("ε of one voter [nats].")
     Delta: float = answer_field("Δ of one voter [probability].")
     profile: list[list[float]] | None = answer_field(PROFILE_WORDS, None, omitted=True)
-    affected: int = answer_field("How many voters one record can influence [voters].")
+    affected: int = answer_field("Number of voters that one record can influence [voters].")
 
 
 class DrawAnswer(Answer):

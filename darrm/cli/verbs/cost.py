@@ -112,6 +112,9 @@ def cost(
     --votes, also prints how much noisy labels reveal about these votes, itself made private; this account does not
     exist for adaptive queries.
 
+    One record can influence --affected votes of a query; the default is 1 here, as for teachers on disjoint data, and
+    all in `darrm plan`.
+
     With the name bagging: the privacy of --K models, each trained on its own subsample alone (--bags). For releases of
     a γ, or of known (ε, δ), use `darrm compose`.
     """

@@ -42,7 +42,10 @@ def label(
     total_epsilon: Annotated[
         str | None,
         CommandOption(
-            "--total-epsilon", "Or ε of all releases together; the log allows as many as fit.", "NATS", _BUDGET
+            "--total-epsilon",
+            "ε of all releases together, instead of --queries; as many are allowed as fit.",
+            "NATS",
+            _BUDGET,
         ),
     ] = None,
     total_delta: Annotated[
@@ -53,7 +56,8 @@ def label(
         str | None,
         CommandOption(
             "--ptr",
-            "Or ε and δ of propose-test-release: all labels are released together if a noisy test of the votes passes.",
+            "ε and δ of propose-test-release, instead of --queries: all labels are released together if a noisy test "
+            "of the votes passes.",
             "NATS,PROBABILITY",
             _BUDGET,
             alias="--earned",
@@ -61,7 +65,7 @@ def label(
     ] = None,
     leader_share: Annotated[
         str,
-        CommandOption("--leader-share", "With --ptr: expected mean share of agreeing voters.", "SHARE", _BUDGET),
+        CommandOption("--leader-share", "Expected mean share of agreeing voters, with --ptr.", "SHARE", _BUDGET),
     ] = "0.9",
     release_id: Annotated[
         str | None,
@@ -82,7 +86,8 @@ def label(
         str | None,
         CommandOption(
             "--ask",
-            "With --records, or a mechanism planned for them: the command that votes on samples, instead of VOTES.",
+            "Command that votes on samples of the records, instead of VOTES; with --records, or a mechanism planned "
+            "for them.",
             "COMMAND",
         ),
     ] = None,
@@ -92,7 +97,7 @@ def label(
     fresh: Annotated[bool, CommandOption("--fresh", meaning_of_fresh, panel=_BUDGET)] = False,
     dry_run: Annotated[
         bool,
-        CommandOption("--dry-run", "With --ask: test the command with three made-up samples; charge nothing."),
+        CommandOption("--dry-run", "Test the --ask command with three made-up samples, and charge nothing."),
     ] = False,
     json: AsJson = False,
 ) -> None:

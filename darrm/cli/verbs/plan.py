@@ -41,10 +41,11 @@ def plan(
 
     Compares the plain majority, fewer voters, γ_opt at the largest target at which all queries fit, a γ designed for
     the whole sequence, tables, and every mechanism of `darrm cost`. The account that proves each total is shown. With
-    --bags, a random draw decides how many voters a record reaches. With --records, every query uses a fresh, secret
-    sample of the records, divided among the voters, and costs less; a record then reaches one voter. With a prior of
-    classes or a price, the shares of right, wrong and withheld answers are shown. With --group for each group of
-    voters, the table for the groups is compared with every other mechanism that its voters allow.
+    --bags, a random draw decides how many voters a record influences. With --records, every query uses a fresh, secret
+    sample of the records, divided among the voters, and costs less; a record then influences one voter. Otherwise,
+    among more than two classes --affected is required. With a prior of classes or a price, the shares of right, wrong
+    and withheld answers are shown. With --group for each group of voters, the table for the groups is compared with
+    every other mechanism that its voters allow.
     """
     from darrm.cli.cached_solve import refuse_slow
     from darrm.cli.files import check_plot, check_writable
@@ -116,7 +117,7 @@ def _question(asked: dict[str, Any], past: dict[str, Any]) -> ReleasePlan:
         given = {"time_limit": GROUP_SECONDS} | given
     question = ReleasePlan.of(given)
     if question.classes > 2 and question.affected is None and question.groups is None and question.records is None:
-        raise InvalidInput("affected", None, "how many votes one record can move", DISJOINT)
+        raise InvalidInput("affected", None, "the number of votes that one record can influence", DISJOINT)
     question = replace(question, prior=vote_prior(past, question))
     # Of private voters a plan under a law of votes says more than a service proves.
     if not question.by_law or question.groups is not None or question.epsilon == "inf":

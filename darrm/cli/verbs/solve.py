@@ -26,7 +26,7 @@ _TABLE = {
 
 _PRIOR = CommandOption(
     "--prior",
-    lambda: f"Distribution of votes for which γ is optimal: {objectives()}.",
+    lambda: f"Prior for which γ is optimal: {objectives()}.",
     "TEXT",
     "The design",
     "rectangular",
@@ -34,7 +34,7 @@ _PRIOR = CommandOption(
 
 
 def _design_parameters() -> list[Parameter]:
-    """Return the options of a design, whose objective is how votes fall."""
+    """Return the options of a design, whose objective is a prior."""
     from darrm.cli.question_options import PROBLEM_FIELDS, design_parameters
 
     asked = design_parameters(*PROBLEM_FIELDS, "shape", "method", "backend", "time_limit")

@@ -208,7 +208,7 @@ for verb, of in product(("plan", "plan --compare"), ("--K 5 --epsilon 0.5", CLAS
     INVALID[f"{verb} {of}"] = {option: [*texts] for option, texts in TOTALS.items()}
 for verb in ("plan", "plan --compare"):
     INVALID[f"{verb} {TOTAL}"] = {
-        "--affected is missing: expected how many votes one record can move": ["--K 5 --classes 3"],
+        "--affected is missing: expected the number of votes that one record can influence": ["--K 5 --classes 3"],
         "--voter-delta": [f"{CLASSES} --Delta 2"],
         "--classes: 0": ["--classes 0"],
         "--prior: 'shared(2,5)'": [f"{CLASSES} --queries 2 --prior shared(2,5)"],

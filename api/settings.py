@@ -142,7 +142,7 @@ class Settings(BaseSettings):
 
     max_voters: int = _whole(
         101,
-        "Maximum voters of a request [voters], and ten times as many for an account, a comparison, a plan or a table "
+        "Maximum number of voters of a request, and ten times as many for an account, a comparison, a plan or a table "
         "of classes",
     )
     max_work_seconds: float = _positive(

@@ -337,7 +337,7 @@ def stated_curve(statement: Any) -> PrivacyCurve | PrivacyProfile:
     except InvalidInput as err:  # its epsilon and delta are not the release's
         if err.argument.partition(".")[0] == "profile":
             raise
-        raise InvalidInput("profile", err.value, f"{err.accepted}, as {err.argument}", err.advice) from err
+        raise InvalidInput("profile", err.value, f"{err.accepted} for {err.argument}", err.advice) from err
 
 
 def stated_profile(statement: Any, target: Privacy | None = None, points: int = DEFAULT_POINTS) -> PrivacyProfile:

@@ -326,7 +326,9 @@ class Answerer:
                 shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
             )
         except (OSError, ValueError, IndexError) as err:
-            raise InvalidInput("ask", command, "a command that can be started", str(err)) from err
+            raise InvalidInput(
+                "ask", command, "a command that can be started", f"{getattr(err, 'strerror', None) or err}."
+            ) from err
 
     def votes(self, query: int, sample: Sample, labels: Sequence[int]) -> list[int]:
         """Return the votes for the next label of a query.

@@ -119,7 +119,7 @@ def warn_of_large(epsilon: float) -> None:
         factor = f"{exp(min(epsilon, 700)):,.4g}"
         say(
             f"Warning: epsilon = {epsilon:g} nats makes an answer up to {factor} times likelier; "
-            "it is no percentage, and voters that are not private have epsilon = inf."
+            "it is not a percentage (10 % would be 0.1). Voters that are not private have epsilon = inf."
         )
 
 

@@ -150,6 +150,8 @@ def _in_file(grid: str) -> Iterator[None]:
     try:
         yield
     except InvalidInput as err:
+        if err.argument == "GRID":  # of the whole file, which it names
+            raise
         fail(f"{grid}: {err}", ExitCode.BAD_INPUT)
 
 

@@ -66,17 +66,17 @@ def batch_text(found: dict[str, Any]) -> str:
         (
             # That it is no guarantee stands beside the number: it will be copied from here.
             f"For these votes: ε at most {text_above(bound['epsilon'], '.4g')} at δ = {bound['delta']:g}, with"
-            f" {bound['confidence']:.0%} confidence. That describes these votes, and is no guarantee; saying it cost"
-            f" ({text_above(spent['epsilon'], '.3g')}, {spent['delta']:g}) more, and costs it again each time."
+            f" {100 * bound['confidence']:.4g} % confidence. That describes these votes and is no guarantee; stating it"
+            f" cost ({text_above(spent['epsilon'], '.3g')}, {spent['delta']:g}) more, and costs it again each time."
         )
     ]
     if (stated := found["stated"]) is None:
-        lines.append("A test that lets labels out for an ε stated beforehand does not pay here.")
+        lines.append("A test that releases labels for an ε stated beforehand does not pay here.")
     else:
         lines.append(
-            f"A test within ({text_above(stated['epsilon'], '.4g')}, {stated['delta']:g}), stated beforehand, lets the"
-            f" labels out with chance {stated['chance']:g} where {stated['leader_share']:.0%} of the voters"
-            " agree on average."
+            f"A test within ({text_above(stated['epsilon'], '.4g')}, {stated['delta']:g}), stated beforehand, passes"
+            f" with probability {stated['chance']:g} if {100 * stated['leader_share']:.4g} % of the voters agree on"
+            " average."
         )
     # Only where it was asked for by --unpublished.
     if (raw := found.get("not_for_publication")) is not None:

@@ -92,15 +92,16 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
         else f", {log.labels:,} of them labels and the others {'⊥' if log.sampling is None else '⊥ or not released'}"
     )
     test = {None: [], True: ["test       passed"], False: ["test       not passed: nothing was released"]}[log.passed]
+    left = count_text(fields["left"], "is", "are") if fields["left"] else "none are"
     lines = [
         f"mechanism  {log.mechanism.description}",
         f"budget     {total} ({proof})",
-        f"spent      {count_text(fields['spent'], 'release')}{labels}; {count_text(fields['left'], 'is', 'are')} left",
+        f"spent      {count_text(fields['spent'], 'release')}{labels}; {left} left",
         *test,
         f"so far     {proved}",
         *(_group_text(number, group) for number, group in enumerate(groups.get("groups", ()), 1)),
         f"assumed    {assumption(log)}",
-        "A number of releases that was decided in view of the labels costs what the whole budget does.",
+        "If you stop early because of the labels, count the whole budget as spent.",
     ]
     answer("\n".join(lines))
 

@@ -83,12 +83,12 @@ class Statement:
             ("mechanism", f["mechanism"]["description"]),
             ("unit of privacy", f["privacy_unit"]),
             ("neighbouring data sets", f["neighbours"]),
-            ("what leaves", f["transcript"]),
-            ("guarantee", f"{_pair(f['epsilon'], f['delta'])} of all that leaves together{_chosen(f)}"),
+            ("what is published", f["transcript"]),
+            ("guarantee", f"{_pair(f['epsilon'], f['delta'])} of everything published{_chosen(f)}"),
             ("account", f"{f['account']}: {ACCOUNTS.get(f['account'], 'see docs/releases.md')}"),
         ]
         if f["zcdp"] is not None and _tells(f["zcdp"], f["epsilon"], f["delta"]):
-            rows.append(("concentrated", f"ρ-zCDP with ρ = {text_above(f['zcdp'])}"))
+            rows.append(("zCDP", f"ρ-zCDP with ρ = {text_above(f['zcdp'])}"))
         if (any_votes := f.get("data_independent")) is not None:
             rows.append(("the same labels, whatever the votes are", _pair(any_votes["epsilon"], any_votes["delta"])))
         if (test := f.get("test")) is not None:

@@ -173,6 +173,11 @@ class Subsampling(NoiseFunctionMechanism):
 
     @property
     def words(self) -> str:
+        # Between 0 and 1 the mixture is of no voter and of one.
+        if self.voters < 1:
+            return (
+                f"With probability {self.voters:.4g} one voter's answer, else a fair coin; drawn anew for each query."
+            )
         return f"The majority of {self.voters:.4g} voters on average, drawn anew for each query."
 
 

@@ -96,7 +96,7 @@ class SelectionMechanism(VoteMechanism):
     @property
     def description(self) -> str:
         name = self.name.replace("_", " ")
-        return f"{name} at {self.rate:.6g} nats per vote, each released class {guarantee(self.each)}"
+        return f"{name} at {_rate_text(self.rate, '.6g')}, each released class {guarantee(self.each)}"
 
     def _gamma(self) -> NoiseFunction:
         leads = np.arange(2 - self.K % 2, self.K + 1, 2, dtype=np.float64)
@@ -146,6 +146,11 @@ class SelectionMechanism(VoteMechanism):
         """Return the same as `_try` without trying class by class, shape (N,)."""
 
 
+def _rate_text(rate: float, form: str) -> str:
+    number = format(rate, form)
+    return f"{number} {'nat' if number == '1' else 'nats'} per vote"
+
+
 class PermuteAndFlip(SelectionMechanism):
     """Permute-and-flip: in random order, release a class with probability e^(−rate·its lag), until one is released.
 
@@ -161,7 +166,7 @@ class PermuteAndFlip(SelectionMechanism):
     @property
     def words(self) -> str:
         if self.classes > 2:
-            return f"Permute-and-flip at {self.rate:.4g} nats per vote."
+            return f"Permute-and-flip at {_rate_text(self.rate, '.4g')}."
         return f"Laplace (or geometric) noise of scale {1 / self.rate:.4g} votes on the difference of the counts."
 
     def _draw_of_many(self, lags: VoteTable, coins: ExponentialCoins, source: RandomSource) -> VoteTable:

@@ -126,7 +126,8 @@ def plain_option(question: Question, problem: Problem) -> Option | None:
         return None
     if not (spent.epsilon <= question.total.epsilon and spent.delta <= question.total.delta):
         return None
-    why = f"The answers of {problem.affected} voters are within the total, and so is anything computed from them."
+    answers = "One voter's answers" if problem.affected == 1 else f"The answers of {problem.affected} voters"
+    why = f"{answers} are within the total, and so is anything computed from them."
     # Fresh votes are charged one by one; for models trained once, queries are unlimited.
     account, queries = ("votes", question.queries) if question.fresh else ("post-processing", None)
     return Option.fitting("majority", question, why, (1.0, 1.0), spent, account, queries=queries)

@@ -104,11 +104,15 @@ def _from_models(question: Question) -> Option:
     r, K, total = question.affected, question.K, question.total
     # Anything computed from the models is post-processing of the r that a record reaches, for any number of queries.
     models = compose_models({question.voter: r}, total.delta)
-    subset = "one of them, which together are as private as one" if r == 1 else f"{r} of them, which compose"
     if models.epsilon <= total.epsilon:
+        affects = f"A record affects at most {r} of the {K} models, which compose"
+        if r == 1:
+            affects = f"A record affects at most one model, so all {K} together are as private as one"
+        elif r == K:
+            affects = f"A record may affect all {K} models, which compose"
         why = (
-            f"A record affects at most {subset}: the {K} models themselves are {guarantee(models, '.4g')}, "
-            "and so is everything computed from them. The plain majority needs neither noise nor a limit on queries."
+            f"{affects}: the models themselves are {guarantee(models, '.4g')}, and so is everything computed from "
+            "them. The plain majority needs neither noise nor a limit on queries."
         )
         return _plain(question, why, models, "post-processing", None)
     if models.epsilon < math.inf:

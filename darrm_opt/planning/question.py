@@ -334,7 +334,7 @@ class Question:
         if self.classes > 2:
             return f"Votes are taken as not private: {affected}, and every release uses fresh randomness."
         if self.queries == 1:
-            return "There is only one release, without earlier ones: the voters' own privacy holds."
+            return "With a single release, the voters' own privacy holds."
         if self.fresh:
             return "Every answer has fresh randomness, so the voters' own privacy holds in every release."
         return (

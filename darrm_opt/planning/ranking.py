@@ -324,7 +324,9 @@ def _advice(best: Option, question: Question) -> str:
     action = {
         "optimal": "Release γ_opt of one target" if best.noise is not None else "Release the best table",
         "optimal_sequence": "Release the γ made for all queries together",
-        "fewer_voters": f"Release the plain majority of {best.voters} of the voters",
+        "fewer_voters": "Release the answers of one voter"
+        if best.voters == 1
+        else f"Release the plain majority of {best.voters} of the voters",
         "majority": "Release the plain majority",
         CONFIDENT: "Release the vote with Gaussian noise if it passes a check",
         **{name: mechanism_class(name).advice for name in calibrated_names()},
@@ -371,7 +373,7 @@ def _warnings(question: Question) -> tuple[str, ...]:
             "them as one group (groups, --group) to design with it."
         )
     if question.K % 2 == 0 and question.classes == 2:
-        warnings.append("An even number of voters can tie, and a tie is a fair coin: an odd number wastes nothing.")
+        warnings.append("An even number of voters can tie, and a tie is decided by a fair coin: use an odd number.")
     if math.isfinite(voter.epsilon) and voter.epsilon > 20:
         warnings.append(f"epsilon = {voter.epsilon:g} gives no meaningful privacy: such a voter is hardly private.")
     return tuple(warnings)

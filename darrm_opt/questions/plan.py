@@ -517,8 +517,8 @@ def _shares_text(found: Plan, groups: Sequence[VoterGroup]) -> str:
     ]
     heads = ["mechanism", "right", "wrong", "abstained", "utility", "ε", "parameters"]
     is_past = isinstance(law.objective.prior, PastVotes)
-    prior = "the law of the votes given" if is_past else f"the prior {question.prior_text}"
-    votes = prior if law.samples is None else f"{law.samples:,} votes drawn from {prior}"
+    prior = "the distribution of the past votes" if is_past else f"the prior {question.prior_text}"
+    votes = prior if law.samples is None else f"{law.samples:,} queries simulated from {prior}"
     votes += _default_prior_text(question)
     voters = f"Voters {'; '.join(map(str, groups))}" if groups else f"{question.K} voters"
     lines = [

@@ -225,7 +225,7 @@ class TradeoffQuestion(VotersQuestion, SolvedQuestion):
         errors, problems = errors_record(answer.errors), [spec.problem for spec in self._specs]
         if errors is None:
             return ""
-        average = f", averaged over the prior of {self._specs[0].objective}"
+        average = f", averaged over the prior {self._specs[0].objective}"
         over, at = "m", [problem.m or 0.0 for problem in problems]
         if self.target_epsilons is not None:
             over, at = "target ε", [problem.target.epsilon for problem in problems]

@@ -28,7 +28,7 @@ from darrm_opt.tables.priors import PluralityPrior, Ties, parse_prior
 
 def prior_refused(text: Any, err: InvalidInput, name: str = "prior") -> InvalidInput:
     """Return the refusal of a prior, or of another field of that name, given that of a number in its text."""
-    named = "" if err.argument in ("objective", "prior", name) else f", as {err.argument}"
+    named = "" if err.argument in ("objective", "prior", name) else f" for {err.argument}"
     return InvalidInput(name, text, f"{err.accepted}{named}", err.advice)
 
 

@@ -185,7 +185,8 @@ def read_grid(path: str | Path, options: Mapping[str, Any] | None = None) -> Gri
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as err:
-        raise InvalidInput("GRID", str(path), "a file that can be read", str(err)) from err
+        reason = err.strerror if isinstance(err, OSError) else "It is not UTF-8 text"
+        raise InvalidInput("GRID", str(path), "a readable file", f"{reason}.") from err
     try:
         loads = json.loads if path.suffix.lower() == ".json" else tomllib.loads
         content = loads(text, parse_float=double_in)

@@ -221,8 +221,11 @@ def _text(audit: Audit) -> str:
     from darrm_opt.design.report import guarantee, text_above
 
     claim, found, sampled = audit.claim, audit.counterexample, audit.sampled
-    releases = "1 release is" if claim.releases == 1 else f"{claim.releases:,} releases are together"
-    sentences = [f"That {releases} {guarantee(claim.privacy)} ({claim.neighbours}) is {audit.verdict}."]
+    one, several = {"proved": ("is", "are"), "refuted": ("is not", "are not")}.get(audit.verdict, ("may be", "may be"))
+    releases = f"one release {one}" if claim.releases == 1 else f"{claim.releases:,} releases together {several}"
+    changes = {"add-remove": "add or remove one record", "replace-one": "replace one record"}[claim.neighbours]
+    claimed = f"{releases} {guarantee(claim.privacy)} (neighbours: {changes})"
+    sentences = [f"{audit.verdict.capitalize()}: {claimed}."]
     # A proof and a refutation rest on the claim alone; between them stand what is proved instead and what was seen.
     if audit.verdict == "proved" and audit.epsilon is not None:
         sentences.append(f"The account {audit.account} gives epsilon = {text_above(audit.epsilon, '.4g')}.")
@@ -255,9 +258,9 @@ def statement(
 ) -> None:
     """Write a privacy statement of a release log or a design, as Markdown, or as JSON with --json.
 
-    It says what is claimed, of what and for whom: the mechanism, the unit of privacy, the neighbouring data sets, what
-    leaves, ε and δ, the account, what is assumed and what is not covered, with the software's version, a hash of the
-    design and the date. What can be proved is proved again first.
+    It states the mechanism, the unit of privacy, the neighbouring data sets, what is published, ε and δ, the account,
+    the assumptions and what is not covered, with the software's version, a hash of the design and the date. What can
+    be proved is proved again first.
     """
     from darrm.cli.files import is_release_log, read_text
     from darrm_opt.answers.statement import statement_of_log, statement_of_record

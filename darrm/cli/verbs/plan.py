@@ -132,7 +132,9 @@ def _without_file(plan: Plan) -> str:
     if best.fits and best.name == "majority":
         return "The plain majority draws nothing: release the class of most votes of each row."
     if best.fits and best.name == "fewer_voters":
-        kept = f"{best.parameters['voters']:.0f}"
+        kept = round(best.parameters["voters"])
+        if kept == 1:
+            return "Keep one model and release its answers."
         return f"Keep {kept} of the models, and release the class of most of their votes in each row."
     return f"The option {best.name} has no γ and no mechanism." if best.fits else "No option has a γ or a mechanism."
 

@@ -80,7 +80,7 @@ def test_errors_over_m_as_text_have_a_dash_if_undefined() -> None:
     result = run("tradeoff", *VOTERS, "--ms", "0.5,1", "--prior", "uniform(lower=0.2) agreement")
     assert result.exit_code == 0
     assert result.stdout.startswith("5 voters, each 0.5-DP\n")
-    assert "tv error, averaged over the prior of uniform(lower=0.2) agreement" in result.stdout
+    assert "tv error, averaged over the prior uniform(lower=0.2) agreement" in result.stdout
     first, second = (line.split() for line in result.stdout.splitlines() if line.strip().startswith("0.5"))
     assert first == ["0.5", "-", *("-" for _ in BASELINES)]  # below lower = 0.5 the tv error has no closed form
     assert [entry == "-" for entry in second][:5] == [False, False, True, True, False]  # half a voter cannot be drawn

@@ -150,11 +150,11 @@ class BudgetSpent(BudgetExceeded):
         self.asked = asked
 
         def be(number: int) -> str:
-            return f"{number} {'is' if number == 1 else 'are'}"
+            return f"{number or 'none':{',' if number else ''}} {'is' if number == 1 else 'are'}"
 
-        why = reason or f"the budget, {budget}, allows {limit} in all and {be(spent)} spent"
+        why = reason or f"the budget, {budget}, allows {limit:,} in all and {be(spent)} spent"
         super().__init__(
-            f"{asked} {'release was' if asked == 1 else 'releases were'} requested and {be(limit - spent)} left: "
+            f"{asked:,} {'release was' if asked == 1 else 'releases were'} requested and {be(limit - spent)} left: "
             f"{why}. Nothing was charged and nothing was released."
         )
 

@@ -192,10 +192,11 @@ def _budget_exceeded(log: ReleaseLog, missing: int, count: int, partial_path: Pa
 
     if missing == count:
         return BudgetSpent(log.in_words, log.limit, log.spent, missing)
+    left = count_text(log.left, "is", "are") if log.left else "none are"
     return BudgetExceeded(
-        f"{count_text(missing, 'release is', 'releases are')} missing and {count_text(log.left, 'is', 'are')} left: "
-        f"the budget, {log.in_words}, allows {log.limit} in all, and others were charged to the same release log. "
-        f"The first {count - missing} of {count} labels are released and stay charged: they are in {partial_path}. "
+        f"{count_text(missing, 'release is', 'releases are')} missing and {left} left: "
+        f"the budget, {log.in_words}, allows {log.limit:,} in all, and others were charged to the same release log. "
+        f"The first {count - missing:,} of {count:,} labels are released and stay charged: they are in {partial_path}. "
         "The others were neither charged nor released."
     )
 

@@ -337,8 +337,10 @@ class MechanismClaim:
             if isinstance(mechanism, CertifiedNoiseFunction):
                 lines.append("private    proved for these exact numbers")
                 content["certificate"] = asdict(mechanism.certificate)
+            else:
+                lines.append(f"private    for any votes, {_source_of_privacy(mechanism)}")
             # Without a total there is nothing to prove of many releases: the ε of one, at a δ that is named.
-            elif self.planned is None:
+            if self.planned is None and not isinstance(mechanism, CertifiedNoiseFunction):
                 single = Privacy(mechanism.epsilon(1, SINGLE_DELTA, sampling), SINGLE_DELTA)
                 lines.append(f"one        one answer is {guarantee(single)}, by the account of what is drawn")
                 lines.append("total      none is named: `darrm label --queries` or `darrm cost` adds answers up")
@@ -358,6 +360,15 @@ class MechanismClaim:
             lines.append(f"total      {_together(queries, guarantee(total))}: the account, computed again")
         _name_unproved(self.unproved, content, lines)
         return Proof(private=True, content=content, text="\n".join([f"{voters}.", *lines]))
+
+
+def _source_of_privacy(mechanism: VoteMechanism) -> str:
+    """Return what makes a mechanism private that is no certified γ or table."""
+    from darrm_opt.mechanisms.plain_vote import PlainVote
+
+    if isinstance(mechanism, PlainVote):
+        return "by the stated privacy of the models"
+    return "by the randomness that is drawn for every answer"
 
 
 def _together(queries: int, text: str) -> str:
@@ -417,11 +428,13 @@ def _log_proof(file: str) -> Proof:
     proof, fields = claim.proof(NO_OPTIONS, file), budget_fields(log)
     allowed = count_text(fields["limit"], "release is", "releases are")
     state = f"{fields['spent']:,} of {allowed} spent; every line is as it was written"
-    text = proof.text
-    if log.proposal is not None:
-        text = f"{text.partition(chr(10))[0]}\ntest       {guarantee(log.proposal.total)} with its batch: proved again"
     if not proof.private:
         return replace(proof, content=proof.content | fields)
+    text = proof.text
+    if log.proposal is not None:
+        voters, private, *_ = text.split("\n")
+        total = f"total      the test and its batch are {guarantee(log.proposal.total)} together"
+        text = f"{voters}\n{private}\ntest       proved again, with its batch\n{total}"
     if not _is_account(log):
         message = f"{file}: the account {log.account!r} does not prove its limit of {log.limit:,} releases."
         return _lacking(proof.content | fields, message)

@@ -53,7 +53,7 @@ def assumption(log: ReleaseLog) -> str:
     """Return what the total of a release log takes its voters to be."""
     mechanism = log.mechanism
     return (
-        assumed_text(mechanism.private_voters, log.limit, fresh=log.fresh)
+        assumed_text(mechanism.private_voters, log.limit, fresh=log.fresh, brief=True)
         or f"A record moves at most {count_text(mechanism.affected, 'vote', 'votes')}."
     )
 
@@ -78,7 +78,9 @@ def show_status(log: ReleaseLog, delta: str | None, *, json: bool) -> None:
         answer(as_json(content | fields | released | groups | {"assumption": assumption(log)}))
         return
     proved = (
-        f"no ε is proved at δ = {so_far.delta:g}: give --total-delta"
+        "nothing is released"
+        if fields["spent"] == 0
+        else f"no ε is proved at δ = {so_far.delta:g}: give --total-delta"
         # What is proved depends on δ: at 0 most mechanisms have no total, so it says what to ask.
         if epsilon is None
         else f"ε = {text_above(epsilon, '.6g')} at δ = {so_far.delta:g}, by the account {so_far.account}"

@@ -17,7 +17,7 @@ from darrm_opt.accounting.release_profile import Release
 from darrm_opt.accounting.sampling import EACH_VOTER, Sampling
 from darrm_opt.answers.filed import concentrated, design_hash, design_record, filed_mechanism
 from darrm_opt.answers.tables import record_in_answer
-from darrm_opt.design.report import count_text, text_above, voters_text
+from darrm_opt.design.report import FRESH_MEANING, TRAINED_MEANING, count_text, text_above, voters_text
 from darrm_opt.errors import InvalidInput, VerificationFailed
 from darrm_opt.mechanisms import VoteMechanism
 from darrm_opt.mechanisms.base import mechanism_kinds
@@ -25,7 +25,7 @@ from darrm_opt.mechanisms.noise_function import CertifiedNoiseFunction
 from darrm_opt.mechanisms.plain_vote import PlainVote
 from darrm_opt.mechanisms.table import GroupTableMechanism, TableMechanism
 from darrm_opt.noise import NoiseFunction
-from darrm_opt.problem import FRESH, Privacy
+from darrm_opt.problem import Privacy
 from darrm_opt.record import planned_total, problem_from_record
 from darrm_opt.release.log import ReleaseLog
 from darrm_opt.untrusted import typed
@@ -285,7 +285,8 @@ def _assumptions(mechanism: VoteMechanism, releases: int, sampling: Sampling | N
         )
         # Freshness concerns later releases; a single one has none.
         if releases > 1:
-            found.append(f"Voters {'are fresh' if mechanism.fresh else 'were trained once'}. {FRESH}")
+            meaning = FRESH_MEANING if mechanism.fresh else TRAINED_MEANING
+            found.append(f"Voters {'are fresh' if mechanism.fresh else 'were trained once'}: {meaning}.")
     if sampling is not None:
         found.append(f"Of the records, {sampling.words}: in secret, and independently of all earlier draws.")
         if sampling.labels > 1:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from darrm_opt.design.certificate import Certificate
     from darrm_opt.problem import Problem
 
+FRESH_MEANING = "each draws new independent randomness for every query"
+
+TRAINED_MEANING = "(ε, Δ) is the privacy of the whole voter"
+
 CORNERS = {
     "zero": "(0, 0)",
     "one": "(1, 1)",
@@ -76,8 +80,10 @@ def trained_text(problem: Problem, *, fresh: bool) -> str:
     return " (fresh in every answer)" if fresh else " (trained once)"
 
 
-def assumed_text(voters: Sequence[Privacy], queries: int, *, fresh: bool) -> str:
+def assumed_text(voters: Sequence[Privacy], queries: int, *, fresh: bool, brief: bool = False) -> str:
     """Return what a total assumes of its voters, in sentences; nothing where that makes no difference.
+
+    ``brief``: without the definition of fresh voters, which otherwise follows if they are not.
 
     >>> print(assumed_text([Privacy(0.1)], 2, fresh=False).partition(". ")[0])
     The voters were taken to have been trained once
@@ -86,7 +92,11 @@ def assumed_text(voters: Sequence[Privacy], queries: int, *, fresh: bool) -> str
     """
     if queries <= 1 or all(voter.epsilon == math.inf for voter in voters):
         return ""
-    return f"The voters were taken to {'be fresh' if fresh else 'have been trained once'}. {FRESH}"
+    if fresh:
+        return f"The voters were taken to be fresh: {FRESH_MEANING}."
+    if brief:
+        return f"The voters were taken to have been trained once: {TRAINED_MEANING}."
+    return f"The voters were taken to have been trained once. {FRESH}"
 
 
 def text_above(value: float, form: str = ".6g") -> str:

@@ -340,9 +340,13 @@ def _no_option_advice(best: Option | None, question: Question) -> str:
         f"an accuracy of {question.least_accuracy:g} over {question.queries:,} queries within "
         f"({total.epsilon:g}, {total.delta:g})"
     )
+    reached = ""
+    drawn = question.sampling is not None or question.bags is not None
+    if not question.private and question.affected == question.K > 1 and not drawn:
+        reached = f" Every record is taken to influence all {question.K} voters; with disjoint data, set affected to 1."
     if best is None or best.accuracy is None:
-        return f"No option fits: nothing gives {goal}."
-    return f"No option is useful: the best has accuracy {best.accuracy:.4f}, and nothing gives {goal}."
+        return f"No option fits: nothing gives {goal}.{reached}"
+    return f"No option is useful: the best has accuracy {best.accuracy:.4f}, and nothing gives {goal}.{reached}"
 
 
 def _warnings(question: Question) -> tuple[str, ...]:

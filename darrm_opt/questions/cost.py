@@ -28,6 +28,8 @@ CURVE_DELTAS = tuple(float(f"1e-{power}") for power in range(12, 1, -1))  # δ o
 CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 """Numbers of releases of the points of a curve, in multiples of the number that is asked."""
 
+MEANINGLESS_EPSILON = 20.0  # total ε above which an answer says that it gives no meaningful privacy [nats]
+
 SAMPLED_SHARE = 4.0
 """Time where records are sampled, in multiples: most of them take less, and labels with four cells up to this."""
 
@@ -190,8 +192,13 @@ class Cost(MechanismQuestion):
             return f"{words} No account proves a finite ε at δ = {delta:g}."
         sampled = "" if answer.sampling is None else f" With {answer.sampling.words} ({answer.sampling.neighbours}),"
         releases = "1 release is" if self.queries == 1 else f"{self.queries:,} releases are together"
+        if getattr(answer.mechanism, "threshold", None) is not None:
+            labels = self.queries if answer.mechanism.cap is None else min(answer.mechanism.cap, self.queries)
+            parts = f"{count_text(self.queries, 'check')}, at most {count_text(labels, 'label')}"
+            releases = f"{parts}: together they are"
         proved = guarantee(Privacy(answer.epsilon, delta))
-        return f"{words}{sampled} {releases} {proved}, by the account {answer.account}."
+        large = " Such an ε gives no meaningful privacy." if answer.epsilon > MEANINGLESS_EPSILON else ""
+        return f"{words}{sampled} {releases} {proved}, by the account {answer.account}.{large}"
 
     def file_of(self, answer: CostAnswer) -> dict[str, Any]:
         total = Privacy(answer.epsilon if self.total_epsilon is None else self.total_epsilon, answer.delta)

@@ -230,7 +230,10 @@ class ReleaseLog:
         log = cls(path)
         # The limit is that of one mechanism's releases.
         log.check_is_for(mechanism)
-        accepted, advice = f"the budget of {path}: {log.in_words}", "Use that one, or another file."
+        stated = log.in_words
+        if log.budget is not None:  # with all digits, which have to be given again
+            stated = f"epsilon = {log.budget.epsilon!r}, delta = {log.budget.delta!r} in total"
+        accepted, advice = f"the budget of {path}: {stated}", "Use that one, or another file."
         if budget is not None and log.budget != budget and (queries is None or log.budget is not None):
             raise InvalidInput("budget", budget, accepted, advice)
         if queries is not None and log.limit != queries:

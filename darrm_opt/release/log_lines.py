@@ -15,7 +15,7 @@ from darrm_opt.accounting.calibrate import Quota
 from darrm_opt.accounting.propose_test_release import Proposal
 from darrm_opt.accounting.sampling import Sampling
 from darrm_opt.arguments import whole_number
-from darrm_opt.design.report import count_text
+from darrm_opt.design.report import count_text, text_above
 from darrm_opt.errors import BudgetUnreadable, DarrmError, InvalidInput, ReleaseLogDamaged
 from darrm_opt.mechanisms import VoteMechanism, mechanism_from_record
 from darrm_opt.mechanisms.noise_function import NoiseFunctionMechanism
@@ -112,10 +112,10 @@ class Header:
 
     @property
     def in_words(self) -> str:
-        """The budget, in words."""
+        """The budget in words, its numbers rounded up."""
         if self.budget is None:
             return count_text(self.quota.queries, "release")
-        return f"epsilon = {self.budget.epsilon!r}, delta = {self.budget.delta!r} in total"
+        return f"epsilon = {text_above(self.budget.epsilon)}, delta = {text_above(self.budget.delta)} in total"
 
     @property
     def stored_type(self) -> np.dtype[np.signedinteger] | None:

@@ -227,7 +227,8 @@ def _cost_of_bags(K: str, text: str | None, *, json: bool) -> None:
         return
     rows = [
         [name, text_above(privacy.epsilon, ".9g"), text_above(privacy.delta, ".9g")]
-        for name, privacy in (("all models", total), ("the same, stronger", zero), ("one model", member))
+        for name, privacy in (("all models", total), ("all models, pure δ (ε = 0)", zero), ("one model", member))
     ]
-    head = f"{models} models of {drawn} records out of {size}: {guarantee(total)}, {total.basis}."
+    source = f"{total.basis} of Liu, Jia and Gong"
+    head = f"{models} models of {drawn:,} records out of {size:,}: {guarantee(total)} ({source})."
     answer("\n".join([head, "", columns(["", "ε", "δ"], rows)]))

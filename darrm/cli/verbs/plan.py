@@ -159,10 +159,11 @@ def _next_step(question: ReleasePlan, plan: Plan, output: str | None) -> str:
         # In full: it has to be for the same votes, log and freshness as this plan.
         votes = " VOTES" if asked.sampling is None else " --ask 'python my_model.py'"
         way = f"darrm label --solution {name} --release-log releases.log --output labels.csv{fresh}{votes}"
-        return f"\nwritten    {best.name}: release at most {asked.queries} with it:\n           {way}"
+        return f"\nwritten    {best.name}: release at most {asked.queries:,} with it:\n           {way}"
     # The total of a plain majority in the file is what it spends.
     total = planned[1] if best.plain and (planned := planned_total(written)) is not None else asked.total
-    budget = f"--total-epsilon {total.epsilon!r} --total-delta {total.delta!r}"
+    epsilon, delta = (repr(value).removesuffix(".0") for value in (total.epsilon, total.delta))
+    budget = f"--total-epsilon {epsilon} --total-delta {delta}"
     if asked.bags is not None:
         budget = f"--queries {asked.queries}"  # a release log's own account knows no draw
     command = f"darrm label votes.csv --solution {name} --release-log releases.log"

@@ -13,6 +13,7 @@ from support.darrm_runner import SMALL, run, run_json
 from support.paths import DATA
 
 from darrm.cli.output import ExitCode
+from darrm_opt.design.report import FRESH_MEANING
 from darrm_opt.problem import FRESH
 from darrm_papers.pate import gnmax_sigma
 
@@ -93,7 +94,7 @@ def test_a_saved_answer_gives_the_same_totals(tmp_path: Path) -> None:
     assert table.stdout.startswith(
         "20 releases, each (0.2676, 0.000299971)-DP (fresh in every answer); one record reaches at most 11 voters:"
     )
-    assert table.stdout.endswith(f"The voters were taken to be fresh. {FRESH}\n")
+    assert table.stdout.endswith(f"The voters were taken to be fresh: {FRESH_MEANING}.\n")
     saved = accounts("--solution", "-", *options, given=path.read_text())
     assert saved["best"]["delta"] == 0.006
 
@@ -134,4 +135,8 @@ def test_a_profile_and_a_draw_of_records_are_shown_as_tables() -> None:
     assert profile[0].startswith("11 voters, each (0.0892, 0.0001)-DP")
     assert len(profile) == 6
     drawn = run("cost", "bagging", "--K", "11", "--bags", "n=60000,size=300").stdout.splitlines()
-    assert [line.strip().split("  ")[0] for line in drawn[-3:]] == ["all models", "the same, stronger", "one model"]
+    assert [line.strip().split("  ")[0] for line in drawn[-3:]] == [
+        "all models",
+        "all models, pure δ (ε = 0)",
+        "one model",
+    ]

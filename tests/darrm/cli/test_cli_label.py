@@ -107,10 +107,9 @@ def test_a_total_budget_holds_across_jobs() -> None:
     result = label(name, "two.csv", *budget)
     assert result.exit_code == 0
     assert (
-        f"6 of {limit} releases are spent. All {limit} together: epsilon = 8.0, delta = 1e-06 in total."
-        in result.stdout
+        f"6 of {limit} releases are spent. All {limit} together: epsilon = 8, delta = 1e-06 in total." in result.stdout
     )
-    assert "The voters were taken to be fresh. Voters are fresh if" in result.stdout
+    assert "The voters were taken to be fresh: each draws" in result.stdout
     result = label(written("more.csv", votes(limit)), "three.csv")
     assert result.exit_code == ExitCode.UNAVAILABLE
     assert f"{limit} releases were requested and {limit - 6} are left" in result.stderr
@@ -513,7 +512,7 @@ def test_if_another_job_spends_the_budget_the_error_names_the_labels_so_far(
     part = Path(f".{output}.part").absolute()
     for each in (result, again):
         assert each.exit_code == ExitCode.UNAVAILABLE
-        assert "25 releases are missing and 0 are left: the budget, 50 releases, allows 50 in all" in each.stderr
+        assert "25 releases are missing and none are left: the budget, 50 releases, allows 50 in all" in each.stderr
         assert f"The first 20 of 45 labels are released and stay charged: they are in {part}." in each.stderr
     readable = part.rename(f"found.{kind}")
     assert len(labels(readable.name)) == 20

@@ -22,6 +22,7 @@ from darrm_opt.accounting.bits.recursion import compose_bits
 from darrm_opt.accounting.mixture import AffectedDistribution, mixture_total
 from darrm_opt.accounting.total import exact_epsilon
 from darrm_opt.bagging import Bags, bags_of
+from darrm_opt.design.report import FRESH_MEANING
 from darrm_opt.errors import InvalidInput, TooMuchWork
 from darrm_opt.mechanisms.vote_noise import GaussianNoise
 from darrm_opt.noise import Array
@@ -30,7 +31,6 @@ from darrm_opt.planning.candidates import check_draw
 from darrm_opt.planning.compare import Comparison, ComparisonRow, compare
 from darrm_opt.planning.ranking import ranked_options
 from darrm_opt.priors import Histogram, SharedBeta, poisson_binomial, vote_histogram
-from darrm_opt.problem import FRESH
 
 PRIVATE = Problem.from_allowance(K=11, m=1, epsilon=0.0892, Delta=1e-4)
 OPEN = Problem.from_allowance(K=11, m=None, epsilon=math.inf, target_epsilon=1.0, delta=1e-4, affected=1)
@@ -277,7 +277,7 @@ def test_a_comparison_is_printed_with_its_draw_and_assumptions(only: Callable[..
     text = run("plan", "--compare", *VOTERS, *budget, "--prior", "histogram(3,1,1,0,2,9)").stdout
     assert text.startswith("5 voters, each (0.3, 0.0001)-DP (fresh in every answer); 5 releases, (1, 0.01)-DP in all.")
     assert "dpbag_data_dependent is left out" in text
-    assert text.endswith(f"The voters were taken to be fresh. {FRESH}\n")
+    assert text.endswith(f"The voters were taken to be fresh: {FRESH_MEANING}.\n")
     asked = ("plan", "--compare", "--K", "3", "--epsilon", "inf", *budget[:-1], "--bags")
     drawn = {"n": 60, "subsample_size": 6, "replacement": False, "sampling": "independent"}
     draw = json.loads(run(*asked, "n=60,size=6,draw=without-replacement", "--json").stdout)["draw"]

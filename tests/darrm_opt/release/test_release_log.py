@@ -184,7 +184,7 @@ def test_a_total_budget_allows_nearly_the_most_releases_that_fit(tmp_path: Path)
     gamma = solved(TEACHERS).noise
     assert exact_epsilon(gamma, TEACHERS, log.limit, budget.delta, fresh=True) <= budget.epsilon
     assert exact_epsilon(gamma, TEACHERS, math.ceil(1.05 * log.limit) + 1, budget.delta, fresh=True) > budget.epsilon
-    assert log.in_words == "epsilon = 2.0, delta = 0.02 in total"
+    assert log.in_words == "epsilon = 2, delta = 0.02 in total"
     assert ReleaseLog(log.path).limit == log.limit
 
 

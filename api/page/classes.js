@@ -24,7 +24,7 @@ export function planRows(answer, body) {
     ["Mechanism", `${mechanismName(best.name)} among ${classes} classes, ${sortedParameters(best.parameters).join(", ")}`],
     ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters${voters && `: ${voters}`}`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${count(affected, "voter")} may change`],
-    ["What leaves", "one class a release, or none; no counts and no margins"],
+    ["What is published", "one class a release, or none; no counts and no margins"],
     ["Assumed", body.groups ? statement.voters({ fresh: body.fresh, queries }) : statement.LAYOUT],
     ...statement.rowsOfDesign(answer),
     ["Question", JSON.stringify(body)],
@@ -46,12 +46,12 @@ export function ranking(answer) {
     ...(verdict === "plain majority" ? [] : [["Proven gap", ...gap]]),
   ];
   const caption = `${count(K, "voter")}, ${classes} classes, ${queries === 1 ? "1 query" : `${queries.toLocaleString("en")} queries`}; the best option first`;
-  const law = samples === null ? "" : ` Shares are estimated from ${samples.toLocaleString("en")} votes drawn from the prior.`;
+  const law = samples === null ? "" : ` Shares are estimated from ${samples.toLocaleString("en")} queries simulated from the prior.`;
   const rows = options.map((option) => [
     mechanismName(option.name), shares(option), percent(option.right, 1), percent(option.wrong, 1), percent(option.abstained, 1), plain(option.utility),
     roundedUp(option.epsilon), chosen(option.parameters),
   ]);
-  const heads = ["Mechanism", "Shares", "Right", "Wrong", "⊥", "Utility", "Spends ε", "Chosen"];
+  const heads = ["Mechanism", "Shares", "Right", "Wrong", "⊥", "Utility", "Spends ε", "Parameters"];
   return [
     ...advised(answer),
     make("dl", { class: "tiles" }, ...tilesOf(tiles)),
@@ -76,8 +76,9 @@ function sortedParameters(parameters) {
   return sorted.map(([name, value]) => `${SYMBOLS[name] ?? name} ${name === "cap" ? "" : "= "}${plain(value)}`);
 }
 
-function chosen(parameters) {
-  const texts = sortedParameters(parameters);
+/** Returns a mechanism's own parameters; the ε and δ of each release only of a table, which has no other. */
+function chosen({ epsilon, delta, ...own }) {
+  const texts = sortedParameters(Object.keys(own).length ? own : { epsilon, delta });
   const parts = texts.map((text, index) => make("span", { class: "one" }, text + (index < texts.length - 1 ? ", " : "")));
   return make("span", { class: "chosen" }, ...parts.flatMap((part) => [part, make("wbr")]));
 }

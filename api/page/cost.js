@@ -51,7 +51,7 @@ function rows(answer, { curve, ...body }) {
     ["Mechanism", `${label(mechanism)}, ${SYMBOLS[MECHANISMS[mechanism]] ?? MECHANISMS[mechanism]} = ${parameter}, among ${classes} classes${drawn}`],
     ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, which are not private`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${count(affected, "voter")} may change`],
-    ["What leaves", "one class a release, or none; no counts and no margins"],
+    ["What is published", "one class a release, or none; no counts and no margins"],
     ["Account", `${account}, the one that proves the least ε of all that hold`],
     ["Assumed", statement.LAYOUT],
     ...statement.rowsOfDesign(answer),

@@ -28,8 +28,8 @@ function rows({ classes, groups, target_epsilon: epsilon, delta, affected, corne
     ["Mechanism", `a table: the probability of each of ${classes} classes${answer.abstention ? " and of none" : ""}, by the votes of each group`],
     ["Unit of privacy", `one record, which reaches at most ${count(affected, "voter")}: ${votersOf(groups)}`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${affected} voters change`],
-    ["What leaves", "one class; no counts and no margins. Many releases are accounted for together (darrm cost)"],
-    ["Account", `every corner of the voters’ privacy is looked at for these exact numbers, ${corners.toLocaleString("en")} of them`],
+    ["What is published", "one class; no counts and no margins. Many releases are accounted for together (darrm cost)"],
+    ["Account", `every corner of the voters’ privacy is checked for these exact numbers, ${corners.toLocaleString("en")} of them`],
     ["Assumed", statement.PRIVATE_VOTERS],
     ...statement.rowsOfDesign(answer),
     ["Id of the design", answer.id],
@@ -43,10 +43,10 @@ function present(answer, body) {
     ["Release", guarantee(epsilon, delta), `${classes} classes; a record reaches ${count(affected, "voter")}`],
     ["Right", percent(utility, 2), `the objective: ${answer.objective}`],
     ["Proven gap", plain(gap, 2), `no private table of these votes comes to more than ${percent(bound, 2)}`],
-    ["Proof", corners.toLocaleString("en"), "corners of the voters’ privacy, each looked at for these exact numbers"],
+    ["Proof", corners.toLocaleString("en"), "corners of the voters’ privacy, each checked for these exact numbers"],
   ];
   const caption = `Chance of each class by the votes of ${votersOf(groups)}`;
-  const heads = ["Votes of each class, group by group", ...Array.from({ length: classes }, (_, c) => `Class ${c + 1}`), ...(answer.abstention ? ["⊥"] : [])];
+  const heads = ["Votes of each class, group by group", ...Array.from({ length: classes }, (_, c) => `Class ${c}`), ...(answer.abstention ? ["⊥"] : [])];
   const cells = answer.table.slice(0, MAX_ROWS).map(({ counts, probabilities }) => [counts.map((row) => row.join(" ")).join(" | "), ...probabilities.map((p) => plain(p))]);
   const more = answer.table.length - cells.length;
   const picture = drawing(answer);
@@ -91,19 +91,19 @@ function heatMap([one, other], rows) {
   const squares = [...cells].map(([place, chance]) => {
     const [x, y] = place.split(" ").map(Number);
     const square = svg("rect", { x: left + x * size, y: top + height - (y + 1) * size, width: size - 1, height: size - 1 });
-    square.append(svg("title", {}, `${x} of ${one.K} and ${y} of ${other.K} votes for class 2: released with probability ${plain(chance)}`));
+    square.append(svg("title", {}, `${x} of ${one.K} and ${y} of ${other.K} votes for class 1: released with probability ${plain(chance)}`));
     square.style.fill = "var(--curve-second)";
     square.style.fillOpacity = String(chance);
     return square;
   });
   const text = (x, y, words, anchor = "middle") => svg("text", { x, y, "text-anchor": anchor }, words);
-  const about = "Chance that class 2 is released: none where a square is empty, certain where it is full.";
+  const about = "Chance that class 1 is released: 0 where a square is empty, 1 where it is full.";
   return figure(about, left + width + 16, top + height + 56, [
     ...squares,
     svg("rect", { class: "frame", x: left - 1, y: top - 1, width: width + 1, height: height + 1 }),
     ...[0, one.K].map((x) => text(left + (x + 0.5) * size, top + height + 18, x)),
     ...[0, other.K].map((y) => text(left - 8, top + height - (y + 0.5) * size + 5, y, "end")),
-    text(left + width / 2, top + height + 42, `votes for class 2, ${voterOf(one)}`),
+    text(left + width / 2, top + height + 42, `votes for class 1, ${voterOf(one)}`),
     svg("g", { transform: `translate(16 ${top + height / 2}) rotate(-90)` }, text(0, 0, voterOf(other))),
   ]);
 }
@@ -129,15 +129,15 @@ function triangle(K, rows) {
       sector.style.fill = `var(${COLOURS[index]})`;
       return sector;
     });
-    const words = `votes ${place}: classes 1, 2 and 3 with probabilities ${chances.map((chance) => plain(chance, 3)).join(", ")}`;
+    const words = `votes ${place}: classes 0, 1 and 2 with probabilities ${chances.map((chance) => plain(chance, 3)).join(", ")}`;
     return [svg("g", {}, svg("title", {}, words), ...sectors)];
   });
   const text = (x, y, words) => svg("text", { x, y, "text-anchor": "middle" }, words);
   return figure("Votes at their place in the triangle, each a disc of the probabilities of the three classes.", side + 2 * left, height + top + 50, [
     ...dots,
-    text(left, top + height + radius + 20, "all for class 1"),
-    text(left + side - 10, top + height + radius + 20, "all for class 2"),
-    text(left + side / 2, 14, "all for class 3"),
+    text(left, top + height + radius + 20, "all for class 0"),
+    text(left + side - 10, top + height + radius + 20, "all for class 1"),
+    text(left + side / 2, 14, "all for class 2"),
   ]);
 }
 

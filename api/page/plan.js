@@ -62,7 +62,7 @@ function rowsOfVoters({ voters, fresh, queries, total, options: [best], ...answe
     ["Mechanism", `${mechanismName(best.mechanism)}: ${best.why}`],
     ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, each ${each}`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${count(affected, "voter")} may change`],
-    ["What leaves", "one bit a release; no counts and no margins"],
+    ["What is published", "one bit a release; no counts and no margins"],
     ["Account", best.account],
     ["Assumed", isPublic ? statement.LAYOUT : statement.voters({ fresh, queries })],
     ...statement.rowsOfDesign(answer),

@@ -1,9 +1,9 @@
 // A form that asks the API one thing: one request at a time, and what is refused is said beside its fields.
 
-import { byId, make } from "./elements.js";
+import { ANSWER } from "./answer.js";
+import { byId } from "./elements.js";
 import * as fields from "./fields.js";
 import { answered } from "./follow.js";
-import { plain } from "./numbers.js";
 import * as statement from "./statement.js";
 
 /**
@@ -21,7 +21,7 @@ import * as statement from "./statement.js";
  */
 export function questionOf(form, parts = {}) {
   const { path, prefix } = form.dataset;
-  const { of = prefix, request = () => fields.bodyOf(form), present = plainAnswer, attached, rows, refused } = parts;
+  const { of = prefix, request = () => fields.bodyOf(form), present, attached, rows, refused } = parts.present ? parts : { ...parts, ...ANSWER };
   let controller = null; // of the request under way
   let requestText = ""; // the request whose answer is on the page, or on its way
   const say = (text) => (byId(`${of}-status`).textContent = text);
@@ -79,14 +79,4 @@ export function questionOf(form, parts = {}) {
   }
 
   return { ask, forget, arrive, isAsked: () => requestText === JSON.stringify(request()) };
-}
-
-/** Returns an answer as it came: its numbers and words by their names, and all of it as JSON. */
-function plainAnswer(answer) {
-  const simple = Object.entries(answer).filter(([, value]) => value === null || typeof value !== "object");
-  const words = simple.flatMap(([name, value]) => [make("dt", {}, name.replaceAll("_", " ")), make("dd", {}, typeof value === "number" ? plain(value, 6) : String(value ?? "–"))]);
-  return [
-    make("dl", { class: "words" }, ...words),
-    make("details", {}, make("summary", {}, "The whole answer"), make("pre", { tabindex: "0", role: "region", "aria-label": "The answer as JSON" }, JSON.stringify(answer, null, 1))),
-  ];
 }

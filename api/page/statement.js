@@ -53,7 +53,7 @@ export async function rowsOfGamma({ gamma, problem, certificate }) {
     ["Mechanism", "with l ones among the votes, the majority is released with weight γ(l) against a fair coin; the hash below is of γ and its problem"],
     ["Unit of privacy", `one record, which reaches at most ${affected} of ${K} voters, each ${voter}`],
     ["Neighbouring data sets", `those that differ in one record, so that at most ${affected} voters change`],
-    ["What leaves", "one bit; no counts and no margins. Many releases are accounted for together (darrm cost)"],
+    ["What is published", "one bit; no counts and no margins. Many releases are accounted for together (darrm cost)"],
     ["Account", `certificate of γ, ${certificate.method}: worst-case slack: ${plain(certificate.margin, 2)} of probability, after rounding`],
     ["Assumed", epsilon === "inf" ? LAYOUT : PRIVATE_VOTERS],
     ["Hash of the design", await digest(design({ gamma, problem }))],
@@ -72,7 +72,7 @@ export function rowsOfDesign({ zcdp, design_hash: hash }) {
 }
 
 function concentrated(rho) {
-  return typeof rho !== "number" ? [] : [["Concentrated", `ρ-zCDP with ρ = ${roundedUp(rho)}`]];
+  return typeof rho !== "number" ? [] : [["zCDP", `ρ-zCDP with ρ = ${roundedUp(rho)}`]];
 }
 
 export const LAYOUT = "the layout of the data gives the reach that is said";

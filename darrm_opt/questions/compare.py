@@ -58,7 +58,7 @@ class CompareAnswer(Answer):
     fresh: bool = answer_field(f"Whether the voters were taken to be fresh. {FRESH}")
     queries: int = answer_field("Number of releases [releases].")
     total: EachAnswer = answer_field("(ε, δ) of all releases together.")
-    objective: str = answer_field("What γ_opt maximises.")
+    objective: str = answer_field("Objective of γ_opt.")
     draw: DrawAnswer | None = answer_field(
         "The draw; null where a record reaches the affected voters for certain.", None
     )
@@ -83,7 +83,7 @@ class Compare(SampledTotalQuestion):
 
     K: int = question_field()
     total_delta: float = question_field(otherwise="above 0, as Gaussian noise, and rounding, leak a little")
-    objective: str = question_field("rectangular")
+    objective: str = question_field("rectangular", short="Objective")
     prior: str | None = question_field(
         None,
         words="Prior, for the accuracy: the text of an objective with a prior, such as histogram(9,1,0,2) for "

@@ -82,12 +82,12 @@ class Least(VotersQuestion, SolvedQuestion):
     limited_by: ClassVar[str] = "time_limit"
 
     parameter: Parameter = question_field(
-        "m", kind="choice", words="What is searched for", short="What is searched for"
+        "m", kind="choice", words="Parameter whose least value is found", short="Find the least"
     )
     utility: float | None = question_field(None)
     agreement: float | None = question_field(None)
     m: float | None = question_field(None)
-    epsilon: Epsilon = question_field(None, otherwise="left out where it is searched for")
+    epsilon: Epsilon = question_field(None, otherwise="omit it to find its least value")
     digits: int = question_field(DIGITS)
 
     @property

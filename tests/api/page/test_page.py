@@ -1028,10 +1028,13 @@ def test_a_group_is_added_and_its_table_is_a_heat_map(visit: Visit) -> None:
     asked = {"groups": [{"K": 5, "epsilon": 0.5}, {"K": 1, "epsilon": "inf"}], "target_epsilon": 0.6}
     told = visit.tab.request.post(f"{visit.server}/v1/table", data=asked).json()
     assert visit.tab.locator("#group-figure rect:not(.frame)").count() == 12
+    assert "Chance that class 1 is released" in visit.text("#group-figure")  # classes are numbered from 0
     assert f"{told['corners']:,}" in visit.tab.inner_text("#groups-answer")
     visit.go("?tab=groups&groups_groups=K%3D3%2Cepsilon%3D0.5&groups_classes=3&groups_target_epsilon=1")
     visit.tab.wait_for_selector("#group-figure")
     assert visit.tab.locator("#group-figure g").count() == 10  # all vote counts of three voters among three classes
+    corners = visit.tab.locator("#group-figure svg > text").all_text_contents()
+    assert corners == ["all for class 0", "all for class 1", "all for class 2"]
 
 
 def test_a_group_may_have_a_profile(visit: Visit) -> None:
@@ -1110,3 +1113,29 @@ def test_every_question_is_asked_in_a_form(visit: Visit) -> None:
     for width in (320, 390, 768, 1024, 1600):
         visit.tab.set_viewport_size({"width": width, "height": 800})
         assert visit.tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_an_answer_without_its_own_presentation_shows_curves_and_numbers(visit: Visit) -> None:
+    asked = {"K": 5, "m": 1, "epsilon": 0.1, "points": 5}
+    visit.go("?tab=questions&question=error-curve" + "".join(f"&ask_error_curve_{n}={v}" for n, v in asked.items()))
+    answer = "#ask_error_curve-answer"
+    visit.tab.wait_for_selector(f"{answer} .series .line", state="attached")
+    told = visit.tab.request.post(f"{visit.server}/v1/error-curve", data=asked).json()
+    titles = visit.tab.locator(f"{answer} figcaption").all_inner_texts()
+    assert titles == ["Error in probability over p", "Disagreement over p"]
+    assert visit.tab.locator(f"{answer} figure .series").count() == 2 * len(told["curves"])
+    rows = visit.tab.locator(f"{answer} > div:not(.plots) tbody tr").all_inner_texts()
+    assert [row.split()[0] for row in rows] == [str(ones) for ones in range(6)]  # γ(l)
+    visit.go("?tab=questions&question=compose&ask_compose_epsilon=0.3&ask_compose_delta=1e-5&ask_compose_queries=10")
+    visit.tab.wait_for_selector("#ask_compose-answer table")
+    assert "simple" in visit.text("#ask_compose-answer tbody tr:first-child")
+
+
+def test_each_mechanism_shows_its_own_parameter_in_a_column(visit: Visit) -> None:
+    visit.go("?tab=classes&classes_K=5&classes_classes=3&classes_total_epsilon=2&classes_total_delta=1e-6")
+    visit.tab.wait_for_selector("#classes-answer table")
+    cells = visit.tab.locator("#classes-answer tbody td:last-child").all_inner_texts()
+    assert "ε each" in cells[0]
+    assert all("each" not in cell for cell in cells[1:])
+    places = {visit.tab.locator("#classes-answer .chosen").nth(row).bounding_box()["x"] for row in range(len(cells))}
+    assert len(places) == 1

@@ -463,7 +463,7 @@ def test_every_option_among_classes_is_shown_as_by_the_api(visit: Visit) -> None
 def test_more_classes_than_a_table_allows_are_estimated(visit: Visit) -> None:
     visit.go("?tab=classes&classes_K=60&classes_classes=12&classes_total_epsilon=2")
     visit.tab.wait_for_selector("#classes-answer table")
-    assert "estimated from 2,000 votes" in visit.text("#classes-answer")
+    assert "estimated from 2,000 queries" in visit.text("#classes-answer")
     assert "too many vote counts for a table" in visit.text("#classes-answer dl")
 
 

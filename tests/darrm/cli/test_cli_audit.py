@@ -26,9 +26,9 @@ def test_the_exit_code_tells_whether_a_claim_is_proved_or_refuted() -> None:
     result = run("audit", *FLIP, "--total-epsilon", "0.9", "--json")
     assert (result.exit_code, '"private": false' in result.stdout) == (1, True)
     text = run("audit", *FLIP, "--total-epsilon", "0.9").stderr
-    assert "refuted" in text
+    assert "Refuted: one release is not 0.9-DP (neighbours: replace one record)" in text
     assert "epsilon = 1." in text or "epsilon = 0.99" in text
-    assert "proved" in run("audit", *FLIP, "--total-epsilon", "1").stdout
+    assert "Proved: one release is 1-DP" in run("audit", *FLIP, "--total-epsilon", "1").stdout
 
 
 def test_a_proof_states_the_least_epsilon_and_not_the_claim(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def test_more_rows_than_a_new_budget_allows_leave_no_release_log(budget: tuple[s
     result = label(written("votes.npy", votes(500)), "labels.csv", *budget)
     assert result.exit_code == ExitCode.UNAVAILABLE
     assert "500 releases were requested" in result.stderr
-    assert "0 are spent. Nothing was charged and nothing was released." in result.stderr
+    assert "none are spent. Nothing was charged and nothing was released." in result.stderr
     assert {path.name for path in Path().iterdir()} == {"solution.json", "votes.npy"}
 
 
@@ -642,7 +642,7 @@ def test_the_status_of_a_log_states_the_spent_releases_and_their_total() -> None
     assert "trained once" in status["assumption"]
     text = run("label", "--status", "log").stdout
     assert "3 releases" in text
-    assert "in view of the labels" in text
+    assert "because of the labels" in text
     assert "so far     ε = " in text
 
 
@@ -706,6 +706,6 @@ def test_one_release_is_counted_as_one() -> None:
         result = run("label", "one.csv", *options, "--output", name)
         told = result.stdout + result.stderr
         assert not re.search(r"\b1 (labels|releases|answers|are)\b", told), told
-    assert "1 release was requested and 0 are left" in result.stderr
+    assert "1 release was requested and none are left" in result.stderr
     assert "1 of 1 release is spent" in run("verify", "log").stdout
-    assert "spent      1 release; 0 are left" in run("label", "--status", "log").stdout
+    assert "spent      1 release; none are left" in run("label", "--status", "log").stdout

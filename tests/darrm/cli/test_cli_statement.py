@@ -116,7 +116,7 @@ def test_voters_trained_once_and_fresh_ones_are_distinguished() -> None:
         ReleaseLog.create(f"log {fresh}", SOLUTION, queries=3, fresh=fresh)
         texts.append(" ".join(stated(f"log {fresh}")["assumptions"]))
     assert "were trained once" in texts[0]
-    assert "Voters are fresh." in texts[1]
+    assert "Voters are fresh: each draws new independent randomness for every query." in texts[1]
 
 
 def test_a_plan_is_stated_with_its_queries() -> None:

@@ -52,7 +52,11 @@ def test_the_largest_number_of_voters_within_the_total_is_drawn(epsilon: float) 
     assert exact_epsilon(option.noise, option.problem, 2, total.delta, points=2001, fresh=True) <= total.epsilon * (
         1 + 1e-5
     )
-    drawn = re.match(r"The majority of (\S+) voters on average, drawn anew for each query\.", option.why)
+    several, at_most_one = (
+        r"The majority of (\S+) voters on average, drawn",
+        r"With probability (\S+) one voter's answer, else",
+    )
+    drawn = re.match(several, option.why) or re.match(at_most_one, option.why)
     assert drawn is not None
     voters = float(drawn[1])
     np.testing.assert_allclose(option.noise.values, subsampling_mixture(5, voters).values, atol=1e-3)
@@ -257,7 +261,9 @@ def test_the_advice_repeats_the_total_if_nothing_fits() -> None:
     found = plan(5, INF, 3, Privacy(1.0, 1e-3), mechanisms=("majority",))
     assert (found.verdict, found.best, found.suggestions) == ("none", None, ())
     assert found.advice.startswith("No option fits: nothing gives an accuracy of ")
-    assert found.advice.endswith(" over 3 queries within (1, 0.001).")
+    assert " over 3 queries within (1, 0.001). Every record is taken to influence all 5 voters" in found.advice
+    disjoint = plan(5, INF, 3, Privacy(1.0, 1e-3), affected=1, mechanisms=("majority",))
+    assert disjoint.advice.endswith(" over 3 queries within (1, 0.001).")
 
 
 def test_private_models_whose_delta_is_too_large_get_a_suggestion() -> None:

@@ -112,7 +112,7 @@ def test_the_refusal_of_a_spent_budget_states_the_rest(tmp_path: Path) -> None:
     assert (no.value.limit, no.value.spent, no.value.asked, no.value.budget) == (7, 5, 5, "7 releases")
     assert log.spent == 5
     assert len(mechanism.release_many(VOTES[:2])) == 2
-    with pytest.raises(BudgetSpent, match="0 are left"):
+    with pytest.raises(BudgetSpent, match="none are left"):
         mechanism.release(VOTES[0])
 
 

@@ -70,8 +70,9 @@ SMOOTH_SCALE = 4.0  # scale of noise [votes] from which a difference of one vote
 WIDE_SIGMA = 2.0**18
 """Standard deviation [votes] from which discrete noise has the probabilities of its density, within 1e-12."""
 
-MAX_REACH, MAX_ROWS = 400, 300
-"""Largest reach of noise, and maximum number of vote counts, for probabilities of every class."""
+MAX_REACH, MAX_ROWS, MAX_SIZE = 400, 300, 3_000_000
+"""Largest reach of Gaussian noise (sums over it round once a step), and maximum number of vote counts, for
+probabilities of every class; for Laplace noise, of products of factors: a tenth of a second."""
 
 _SIGMA = "a standard deviation, from 0.2 to 1e150 votes"
 
@@ -324,7 +325,8 @@ class LaplaceMaximum(VoteMechanism):
         if _is_bit(self, self.noise):
             return _bit_chances(counts, self.noise)
         noise = _LaplaceLattice(self.scale)
-        if len(counts) > MAX_ROWS or MAX_LOSS * self.scale < self.K or noise.end > MAX_REACH:
+        size = len(counts) * self.classes**2 * noise.end
+        if len(counts) > MAX_ROWS or MAX_LOSS * self.scale < self.K or size > MAX_SIZE:
             return None
         return class_chances(counts, noise, noise.end + self.K)
 
@@ -391,17 +393,20 @@ class _LaplaceLattice:
 
     def __init__(self, scale: float) -> None:
         self.end = math.ceil(40 * scale)
-        self._q = math.exp(-1 / scale)
-        self._front = -math.expm1(-1 / scale) / (1 + self._q)
+        self._scale, self._whole = scale, 1 + math.exp(-1 / scale)
 
+    # An exponential of a quotient errs by its exponent in ulps, at most 40 up to the end; a power would err by k.
     def at(self, k: CountTable) -> Array:
         """Return Pr[X = k]."""
-        return np.asarray(self._front * self._q ** np.abs(k).astype(np.float64))
+        return np.asarray(-math.expm1(-1 / self._scale) / self._whole * np.exp(-np.abs(k) / self._scale))
 
     def below(self, k: CountTable) -> Array:
         """Return Pr[X < k]."""
-        tail = self._q ** np.abs(k).astype(np.float64) / (1 + self._q)
-        return np.where(k <= 0, tail * self._q, 1 - tail)
+        return np.where(
+            k <= 0,
+            np.exp((np.minimum(k, 0) - 1) / self._scale) / self._whole,
+            1 - np.exp(-np.maximum(k, 0) / self._scale) / self._whole,
+        )
 
 
 class _WideGaussian:
@@ -482,7 +487,8 @@ def class_chances(counts: CountTable, noise: LatticeNoise | _LaplaceLattice, rea
             if place and each[place] == each[place - 1]:  # equal counts, equal probabilities
                 chances[row, place] = chances[row, place - 1]
                 continue
-            chances[row, place] = at[each[place]] @ (np.prod(factors[np.delete(each, place)], axis=0) @ ds)
+            others = np.prod(factors[np.delete(each, place)], axis=0) @ ds
+            chances[row, place] = (at[each[place]] * others).sum()  # in pairs: a few roundings, however many values
     return np.minimum(chances, 1.0)
 
 

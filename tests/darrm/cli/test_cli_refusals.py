@@ -222,7 +222,7 @@ LABEL = "label votes.csv --release-log r.log --output labels.csv"
 NAMED: dict[str, str] = {
     f"{LABEL} --queries 3 --solution none.json": "--solution: 'none.json' is not valid: expected a readable file",
     f"{LABEL} --queries 3 --solution votes.csv": "votes.csv is not JSON; expected a file of `darrm solve`, `plan` or ",
-    f"{LABEL} --ptr 1,1e-5 --solution gamma.json": "--ptr needs a gnmax mechanism. The solution holds a γ.",
+    f"{LABEL} --ptr 1,1e-5 --solution gamma.json": "--ptr needs a vote with Gaussian noise, without a cap. The solution holds a γ.",
     "label words.csv --release-log r.log --output l.csv --queries 3 --solution gamma.json": "Line 1 is neither: votes "
     "are 0 and 1, not words.",
     "plan --K 3 --epsilon 0.5 --total-epsilon 1 --votes none.csv": "--votes: 'none.csv' is not valid",

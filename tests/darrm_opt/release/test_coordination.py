@@ -78,8 +78,8 @@ def test_coordinated_voters_release_a_plausible_word_where_independent_ones_rele
     K, words, plausible = 100, 300, 20
     laws = np.zeros((K, words))
     laws[:, :plausible] = np.random.default_rng(5).dirichlet(np.full(plausible, 50.0), size=K)
-    vote = PrivateVote(mechanism_class("permute_and_flip").of(K, words, 0.3))
     source, rng = SeededRandomnessForTestsOnly(1), np.random.default_rng(1)
+    vote = PrivateVote(mechanism_class("permute_and_flip").of(K, words, 0.3), source=SeededRandomnessForTestsOnly(2))
     together = sum((vote.release(coordinated_votes(laws, source)) or 0) < plausible for _ in range(30))
     apart = sum((vote.release([rng.choice(words, p=law) for law in laws]) or 0) < plausible for _ in range(30))
     assert together >= 28

@@ -99,7 +99,8 @@ def open_ptr_log(path: str, mechanism: VoteMechanism, stated: str, leader_share:
     except InvalidInput as err:
         is_gamma = isinstance(mechanism, NoiseFunctionMechanism)
         held = "a γ" if is_gamma else f"the mechanism {mechanism.name}"
-        raise InvalidInput("ptr", stated, Rule("needs a vote with Gaussian noise, without a cap"), f"The solution holds {held}.") from err
+        needed = Rule("needs a vote with Gaussian noise, without a cap")
+        raise InvalidInput("ptr", stated, needed, f"The solution holds {held}.") from err
     ours = dict.fromkeys(("total_epsilon", "total_delta", "epsilon", "delta", "budget"), "ptr")
     with options_named(**ours, queries="votes", mechanism="solution"):
         total = total_privacy(epsilon.strip(), delta.strip())

@@ -214,7 +214,11 @@ def test_the_cache_has_a_default_location(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("variable", "value", "text"),
     [
-        ("DARRM_MAX_VOTERS", "0", r"DARRM_MAX_VOTERS = '0' is not valid: expected the maximum number of voters of a request"),
+        (
+            "DARRM_MAX_VOTERS",
+            "0",
+            r"DARRM_MAX_VOTERS = '0' is not valid: expected the maximum number of voters of a request",
+        ),
         ("DARRM_MAX_VOTERS", "many", r"DARRM_MAX_VOTERS = 'many' is not valid: .* a whole number, at least 1\."),
         ("DARRM_TIME_LIMIT", "inf", r"DARRM_TIME_LIMIT = 'inf' is not valid: expected the time limit of a solve \[s\]"),
         ("DARRM_SOLVERS", "1000", r"DARRM_SOLVERS = '1000' is not valid: .* a whole number from 1 to 256;"),

@@ -10,7 +10,8 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from decimal import localcontext
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -130,3 +131,11 @@ def move(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
             monkeypatch.setattr(module, name, value)
 
     return set_all
+
+
+@pytest.fixture
+def sixty_digits() -> Iterator[None]:
+    """Compute with decimals in 60 digits."""
+    with localcontext() as context:
+        context.prec = 60
+        yield

@@ -504,7 +504,7 @@ _OBJECTS: dict[tuple[str, ...], Callable[[dict[str, Any]], GammaClaim | Mechanis
 }
 """JSON objects that are one γ or mechanism: the fields by which each is known, the first counting, and its claim."""
 
-NO_OPTIONS = VerifyOptions({}, "float", "own")  # nothing beside the file
+NO_OPTIONS = VerifyOptions({}, "float", "own")  # the file alone, by the defaults
 
 _FILES = {"a table": (_is_table, _table_proof), "a release log": (is_release_log, _log_proof)}
 """Files that are not JSON values: how each is known, and its proof."""

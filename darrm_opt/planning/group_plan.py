@@ -206,8 +206,8 @@ def _option(
 
 def _parameters(one: Baseline) -> dict[str, float]:
     """Return the parameter of a mechanism as a table, by its name; none of a table that is no mechanism's."""
-    if one.name == "subsampling":
-        return {"voters": float(one.parameter.split()[0])}
+    if one.voters is not None:
+        return {"voters": float(one.voters)}
     if not one.rate or one.name not in mechanism_classes():
         return {}
     kind = mechanism_classes()[one.name]

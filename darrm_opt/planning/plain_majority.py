@@ -179,8 +179,8 @@ def private_model_count(problem: Problem, total: Privacy) -> int:
     )
 
 
-LEAST_PLAIN = 1 - 1e-6
-"""Least γ(l) of a plain majority that is written as a γ: rounding costs some 1e-12."""
+MIN_PLAIN_GAMMA = 1 - 1e-6
+"""Minimum γ(l) of a plain majority that is written as a γ: rounding costs some 1e-12."""
 
 
 def majority_solution(question: Question) -> Solution | None:
@@ -200,7 +200,7 @@ def majority_solution(question: Question) -> Solution | None:
             return None
         problem = Problem(voters.K, voter, models, r)
     noise, certificate = certify(problem, _ones(voters.K))
-    if noise.values.min() < LEAST_PLAIN:
+    if noise.values.min() < MIN_PLAIN_GAMMA:
         return None
     return Solution(
         problem=problem,

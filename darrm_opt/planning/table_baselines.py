@@ -82,6 +82,7 @@ class Baseline:
     utility: float  # under the objective of the optimum
     parameter: str = ""  # the chosen parameter as text, if any
     rate: float | None = None  # t [nats per vote]; for Gaussian noise 1/σ [1/votes]; None without a rate
+    voters: int | None = None  # that are drawn, of subsampling
 
 
 def table_baselines(
@@ -223,11 +224,11 @@ class _GroupSearch:
         self._corners = corners_of(problem)
         self._likely = likely_corners(problem) or self._corners
 
-    def baseline(self, name: str, chances: Array, parameter: str = "", rate: float | None = None) -> Baseline:
-        return self._certified(name, chances, parameter, rate)[0]
+    def baseline(self, name: str, chances: Array, parameter: str = "") -> Baseline:
+        return self._certified(name, chances, parameter)[0]
 
     def _certified(
-        self, name: str, chances: Array, parameter: str = "", rate: float | None = None
+        self, name: str, chances: Array, parameter: str = "", rate: float | None = None, voters: int | None = None
     ) -> tuple[Baseline, bool]:
         """Return a mechanism, and whether its table is private by the likely corners."""
         values = np.zeros(len(self._cells.owners))
@@ -237,7 +238,7 @@ class _GroupSearch:
         if kept < 1:
             asked = Table(self._cells, asked.values * min(kept, 1 - 2e-12))
         table = certify_table(self._problem, asked)[0]
-        return Baseline(name, table, expected(table, self._worth), parameter, rate), table is asked
+        return Baseline(name, table, expected(table, self._worth), parameter, rate, voters), table is asked
 
     def _best(self, name: str, search: Callable[[Sequence[Corners]], Iterable[tuple[Any, ...]]]) -> Baseline:
         """Return the most useful result of a search for a parameter: by the likely corners, or by all if necessary."""
@@ -252,10 +253,10 @@ class _GroupSearch:
 
     def subsampling(self) -> Baseline:
         def some(corners: Sequence[Corners]) -> Iterable[tuple[Any, ...]]:
-            yield self.subsample(1), "1 voter"
+            yield self.subsample(1), "1 voter", None, 1
             best = _best_subsamples(self._problem.K, self._worth, self.subsample, corners, self._stop)
             for m in takewhile(lambda _: not self._stop(), best):
-                yield self.subsample(m), f"{m} voters"
+                yield self.subsample(m), f"{m} voters", None, m
 
         return self._best("subsampling", some)
 

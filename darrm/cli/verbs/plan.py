@@ -84,8 +84,9 @@ def plan(
     # The plan is then of fresh voters with that ε, and no longer of samples.
     if drawn and not json:
         say(f"Each voter draws its own records: one answer of it is {guarantee(found.question.voter)}.")
-    show(question, found, json=json, output=output, plot=plot, more=_next_step(question, found, output))
-    if output is not None and question.file_of(found) is None:
+    written = question.file_of(found)
+    show(question, found, json=json, output=output, plot=plot, more=_next_step(question, found, written, output))
+    if output is not None and written is None:
         if found.best is None:
             fail(f"{output} is not written: no option is useful (verdict none).", ExitCode.UNAVAILABLE)
         fail(f"{output} is not written. {_without_file(found)}", ExitCode.UNAVAILABLE)
@@ -139,14 +140,12 @@ def _without_file(plan: Plan) -> str:
     return f"The option {best.name} has no γ and no mechanism." if best.fits else "No option has a γ or a mechanism."
 
 
-def _next_step(question: ReleasePlan, plan: Plan, output: str | None) -> str:
-    """Return the command that releases labels as planned; empty where no γ or mechanism is recommended."""
+def _next_step(question: ReleasePlan, plan: Plan, written: dict[str, Any] | None, output: str | None) -> str:
+    """Return the command that releases labels as planned; empty without a γ or mechanism, which is ``written``."""
     from darrm_opt.record import planned_total
 
     asked, best = plan.question, plan.options[0]
-    if output is None and (asked.law is not None or best.plain):
-        return ""
-    if (written := question.file_of(plan)) is None:
+    if written is None or (output is None and (asked.law is not None or best.plain)):
         return ""
     if output is None:
         text = (

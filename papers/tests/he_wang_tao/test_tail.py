@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from decimal import Decimal, localcontext
+from decimal import Decimal
 from itertools import product
 from typing import Any
 
@@ -23,11 +22,7 @@ EACH = 1e-8  # δ of each mechanism whose tail is taken
 CLOSE = Decimal("1e-13")
 
 
-@pytest.fixture(autouse=True)
-def sixty_digits() -> Iterator[None]:
-    with localcontext() as context:
-        context.prec = 60
-        yield
+pytestmark = pytest.mark.usefixtures("sixty_digits")
 
 
 @for_each(("epsilon", "k"), [(0.3, 1), (0.3, 7), (0.05, 400), (2.0, 3), (1e-6, 10**6)])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator
 from decimal import Decimal, localcontext
 from typing import Any
 
@@ -140,11 +139,7 @@ SLACKS = (1e-12, 1e-3, 0.2, 1.0)
 CLOSE = Decimal("1e-13")
 
 
-@pytest.fixture(autouse=True)
-def sixty_digits() -> Iterator[None]:
-    with localcontext() as context:
-        context.prec = 60
-        yield
+pytestmark = pytest.mark.usefixtures("sixty_digits")
 
 
 def hardly_above(value: float, exact: Decimal) -> bool:
@@ -163,28 +158,28 @@ def branches(counts: dict[Privacy, int], slack: float) -> tuple[Decimal, Decimal
     return sum((k * e for e, k in parts), Decimal(0)), first, mean + (2 * squares * -s.ln()).sqrt()
 
 
-def kept(counts: dict[Privacy, int]) -> Decimal:
+def probability_of_no_leak(counts: dict[Privacy, int]) -> Decimal:
     return math.prod(((1 - Decimal(event.delta)) ** k for event, k in counts.items()), start=Decimal(1))
 
 
 @for_each("slack", SLACKS)
 @for_each("counts", SEQUENCES)
 def test_sequences_have_the_branches_and_the_delta_of_the_formula(counts: dict[Privacy, int], slack: float) -> None:
-    exact, delta = branches(counts, slack), 1 - (1 - Decimal(slack)) * kept(counts)
+    exact, delta = branches(counts, slack), 1 - (1 - Decimal(slack)) * probability_of_no_leak(counts)
     assert all(hardly_above(*pair) for pair in zip(kov_branches(counts, slack), exact, strict=True))
     assert hardly_above(kov_delta(counts, slack), delta)
-    assert hardly_above(kov_delta(counts, 0), 1 - kept(counts))
+    assert hardly_above(kov_delta(counts, 0), 1 - probability_of_no_leak(counts))
 
 
 @for_each("counts", SEQUENCES)
 def test_the_rest_of_a_total_delta_after_leaks_is_slack(counts: dict[Privacy, int]) -> None:
-    floor = 1 - kept(counts)
+    floor = 1 - probability_of_no_leak(counts)
     assert kov_composition_at_delta(counts, kov_delta(counts, 0)).epsilon == kov_branches(counts, 1.0)[0]
     for share in (1e-9, 1e-3, 0.5, 0.99):
-        total_delta = float(floor + Decimal(share) * kept(counts))
+        total_delta = float(floor + Decimal(share) * probability_of_no_leak(counts))
         found = kov_composition_at_delta(counts, total_delta)
         assert found.delta == total_delta
-        slack = (Decimal(total_delta) - floor) / kept(counts)
+        slack = (Decimal(total_delta) - floor) / probability_of_no_leak(counts)
         exact = min(branches(counts, float(slack)))
         assert exact * (1 - Decimal("1e-9")) <= Decimal(found.epsilon) <= exact * (1 + Decimal("1e-6"))
         assert kov_delta(counts, float(slack) * (1 - 1e-6)) <= total_delta * (1 + 1e-15)

@@ -296,10 +296,12 @@ class GammaClaim:
         from darrm_opt.accounting.accounts import PLANNED, STATED
         from darrm_opt.accounting.release_profile import NoisyMajority, Release
         from darrm_opt.accounting.total import total_of
+        from darrm_opt.fields import MAX_TARGET_EPSILON
 
         assert self.total is not None  # noqa: S101 - for the type checker
         (queries, claim, fresh), problem = self.total, self.problem
-        whole = NoisyMajority(self.noise, Problem(problem.K, problem.voter, claim, problem.affected))
+        start = Privacy(min(claim.epsilon, MAX_TARGET_EPSILON), claim.delta)  # of the search, as in a plan
+        whole = NoisyMajority(self.noise, Problem(problem.K, problem.voter, start, problem.affected))
         # Plans use other grids than totals, and search the profile from the total: either may be the tighter one.
         for released in (Release.of((self.noise, problem)), whole):
             parts = released.guarantees(queries, fresh=fresh)

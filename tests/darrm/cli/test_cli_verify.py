@@ -307,6 +307,8 @@ def test_every_gamma_of_a_plan_and_of_a_search_is_verified() -> None:
     next(option for option in cheap["options"] if option["gamma"])["spent"]["epsilon"] = 0.5
     false = run("verify", "-", "--json", given=json.dumps(cheap))
     assert (false.exit_code, json.loads(false.stdout)["private"]) == (ExitCode.NOT_PRIVATE, None)
+    next(option for option in cheap["options"] if option["gamma"])["spent"]["epsilon"] = 700.0  # above any target
+    assert run_json("verify", "-", given=json.dumps(cheap))["private"] is True
     wrong = json.loads(plan)
     next(option for option in wrong["options"] if option["gamma"])["gamma"] = [1.0] * 4
     assert run("verify", "-", given=json.dumps(wrong)).exit_code == ExitCode.NOT_PRIVATE
